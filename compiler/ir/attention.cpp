@@ -28,6 +28,8 @@ auto places_in(Owner& owner) {
   if (owner.quotient) places.insert(places.end(), {&owner.quotient->f, &owner.quotient->g});
   if (owner.sink) places.push_back(&*owner.sink);
   if (owner.epilogue) places.push_back(&*owner.epilogue);
+  if (owner.cache && owner.cache->factor_of_queries)
+    places.push_back(&*owner.cache->factor_of_queries);
   if (owner.dropout && owner.dropout->keep) places.push_back(&*owner.dropout->keep);
   if (owner.dropout && owner.dropout->origin) {
     auto& origin = *owner.dropout->origin;

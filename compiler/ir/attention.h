@@ -274,6 +274,9 @@ struct Cache {
   DType k = DType::e4m3, v = DType::e4m3;
   CacheScale by = CacheScale::tensor;
   SourcePos pos;
+  // The scale of the keys of a query head, where an engine multiplies queries by it: scores are
+  // without it then.
+  std::optional<ExprId> factor_of_queries;
   bool operator==(const Cache&) const = default;
 };
 

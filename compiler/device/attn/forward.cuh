@@ -68,6 +68,7 @@
 //     forward_products, forward_values              products with keys, and with values
 //     forward_scores, forward_table                 scores that the spec modifies; a captured table
 //     forward_token_scales                          columns times scales of keys and of values
+//     forward_converted_queries                     queries as floats that widened keys have
 //     forward_masks, forward_dropout                what is hidden, what is dropped
 //     forward_softmax, forward_sigmoid, forward_linear  weights of scores
 //     forward_quotient                              weights over a sum of others
@@ -97,25 +98,46 @@
 
 namespace kernels {
 
-// The kernel, for 128 (kGroups kShares + 1) threads.
+// Registers of a thread of each kind; threads that copy rows take more than those that let TMA do
+// it.
+template <class C, class Copies>
+struct RegistersOf {
+  static constexpr int kComputing = C::kGroups * C::kShares, kCopying = C::kWidens ? 2 : 1;
+  // Of all groups together, no more than the block has from its launch: a group would wait for them
+  // for ever.
+  static constexpr int kAll = 65536 / (128 * (kComputing + kCopying)) / 8 * 8 *
+                              (kComputing + kCopying);
+  static constexpr int kOfCopies = C::kWidens        ? (kComputing == 1 ? 128 : 64)
+                                   : Copies::kGathers ? (kComputing == 2 ? 72 : 56)
+                                   : kComputing == 2  ? 40
+                                                      : 32;
+  static constexpr int kRest = (512 - kCopying * kOfCopies) / kComputing / 8 * 8;
+  static constexpr int kOfOthers = kRest > 240 ? 240 : kRest;
+  // Whether a launch with as many for each has too few for those that compute.
+  static constexpr bool kGiven = kComputing + kCopying > 2;
+  static_assert(!kGiven || kCopying * kOfCopies + kComputing * kOfOthers <= kAll, "");
+};
+
+// The kernel, for 128 (kGroups kShares + 1) threads, or 128 more that widen values.
 template <class C, class E, class L>
 ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, const L& lists) {
   const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  using Copies = typename Which<C::kWidens, WideningProducer<typename CopierLayers<C, E, L>::Items>,
-                                Producer<C, E, L>>::Type;
-  constexpr int kOthers = C::kGroups * C::kShares;
-  // Registers of a thread; threads that copy rows take more than those that let TMA do it.
-  constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 72 : 56) : kOthers == 2 ? 40 : 32;
-  constexpr int kOfOthers = (512 - kOfCopies) / kOthers / 8 * 8;
-  // Registers of all, no more than the block has from its launch: a group would wait for them for
-  // ever.
-  constexpr int kOfAll = 65536 / (128 * (kOthers + 1)) / 8 * 8 * (kOthers + 1);
-  static_assert(kOthers == 1 || kOfCopies + kOthers * kOfOthers <= kOfAll, "");
-  if (group == 0) {
-    if constexpr (kOthers > 1) give_registers<kOfCopies>();
+  using Items = typename CopierLayers<C, E, L>::Items;
+  using Copies =
+      typename Which<C::kWidens, WideningProducer<Items, true>, Producer<C, E, L>>::Type;
+  using Registers = RegistersOf<C, Copies>;
+  constexpr int kCopying = Registers::kCopying;
+  if (group < kCopying) {
+    if constexpr (Registers::kGiven) give_registers<Registers::kOfCopies>();
+    if constexpr (C::kWidens) {
+      if (group == 1) {
+        WideningProducer<Items, false>{stages, tensors, expressions, lists}.run();
+        return;
+      }
+    }
     // The compiler sees that all threads of a warp take the same way.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     if constexpr (Copies::kClearsLater) {
@@ -130,11 +152,12 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
       Copies{stages, tensors, expressions, lists}.run();
     }
   } else {
-    if constexpr (kOthers > 1) take_registers<kOfOthers>();
-    if (C::kShares == 1 || group <= C::kGroups) {
-      Consumer<C, E>(stages, tensors, expressions, group - 1).run();
+    if constexpr (Registers::kGiven) take_registers<Registers::kOfOthers>();
+    const int number = group - kCopying;
+    if (C::kShares == 1 || number < C::kGroups) {
+      Consumer<C, E>(stages, tensors, expressions, number).run();
     } else if constexpr (C::kShares > 1) {
-      Consumer<C, E, true>(stages, tensors, expressions, group - 1 - C::kGroups).weigh();
+      Consumer<C, E, true>(stages, tensors, expressions, number - C::kGroups).weigh();
     }
   }
 }

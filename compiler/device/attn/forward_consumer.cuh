@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/forward_columns.cuh"
+#include "attn/forward_converted_queries.cuh"
 #include "attn/forward_handover.cuh"
 #include "attn/forward_layers.cuh"
 #include "attn/forward_products.cuh"
@@ -23,7 +24,9 @@ struct ForwardLayers {
   using Values =
       PackedWeights<Either<Thread::kOf8Bits, ValuesOf8Bits<Products>, ValuesOf16Bits<Products>>>;
   using Tiles = Handover<typename LayersOfScores<C, E, Values>::Tiles>;
-  using Begun = ForwardSteps<Either<C::kTokenScales, TokenScales<Tiles>, NoTokenScales<Tiles>>>;
+  using Scaled = Either<C::kTokenScales, TokenScales<Tiles>, NoTokenScales<Tiles>>;
+  using Begun = ForwardSteps<
+      Either<C::kConvertsQueries, ConvertedQueries<Scaled>, QueriesAsTheyAre<Scaled>>>;
   using Steps = Either<Thread::kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;
 };
 

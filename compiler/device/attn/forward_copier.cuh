@@ -20,7 +20,8 @@ struct ForwardCopier {
   using L = L_;
   static constexpr int kLanes = C::kKeyPage > 0 || C::kValuePage > 0 ? 32 : 1;
   static constexpr bool kGathers = C::kGatherKeys || C::kGatherValues;
-  static constexpr int kThreads = kGathers ? kGatherThreads : kLanes;
+  static constexpr int kThreads =
+      C::kWidens ? 2 * kWideningThreads : kGathers ? kGatherThreads : kLanes;
   static constexpr int kPastAllKeys = (C::kColumns + 15) / 16 * 16;
   using S = Stages<C>;
   // Whether another warp clears values past the length: if none is left, the one that copies does.
@@ -53,7 +54,7 @@ struct ForwardCopier {
     } else {
       const unsigned word = stages.item_word(item_word.stage);
       if (is_first()) store_shared(word, x);
-      sync_named(15, kGatherThreads);
+      sync_named(15, kThreads);
       item_word.next();
       return (int)load_shared(word);
     }

@@ -32,6 +32,10 @@ struct ForwardDefaults {
   // (forward_widening.cuh).
   static constexpr bool kWidens = false;
   static constexpr int kRaws = 0;
+  // Whether products take other floats than queries have (forward_converted_queries.cuh).
+  static constexpr bool kConvertsQueries = false;
+  // Whether tiles have 8 rows at most, the first ones of the first warp.
+  static constexpr bool kEightRows = false;
   // Whether each key has its scales, and strides of these, in elements.
   static constexpr bool kTokenScales = false;
   static constexpr long long kKeyScalePage = 0, kKeyScaleHead = 0, kKeyScaleRow = 0;

@@ -39,7 +39,7 @@ struct ForwardProducts : Base {
 
   __device__ __forceinline__ void wait_for_values() {
     wait(stages.value_full(value.stage), value.parity);
-    if constexpr (C::kGatherValues) publish_writes();
+    if constexpr (C::kGatherValues && !C::kWidens) publish_writes();
   }
 
   __device__ __forceinline__ void take_products() {

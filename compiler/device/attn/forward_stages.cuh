@@ -60,9 +60,8 @@ struct Stages {
                                       C::kGroupedKeys == C::kGroupedValues && !kOf8Bits),
                 "");
   // Blocks of 8 bits, as they are copied: keys, then values.
-  static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 4 : 1;
-  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel, kUnrolled>;
-  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel, kUnrolled>;
+  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>;
+  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>;
   // Scales of keys and of values of a block: behind its rows, as threads copy them, one each; and
   // in the order of keys.
   static constexpr int kRawScales = C::kTokenScales ? 2 * 4 * kWideningThreads : 0;

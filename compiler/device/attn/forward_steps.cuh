@@ -21,6 +21,7 @@ struct ForwardSteps : Base {
     wait(stages.query_full(query.stage), query.parity);
     const unsigned word = stages.query_word(query.stage);
     tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
+    this->convert_queries();
     begin_rows();
   }
 

@@ -12,7 +12,8 @@ struct WeighedScores : Base {
   using C = typename Base::C;
   using E = typename Base::E;
   using Base::Base;
-  using Base::tile_words, Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs,
+  using Base::tile_words, Base::maximum, Base::sum, Base::kept, Base::o, Base::s,
+      Base::kScores, Base::kOutputs,
       Base::kFollows, Base::kOf8Bits, Base::kHidesWeights, Base::modify, Base::hide, Base::drop;
 
   // Begins the rows of the tile that `tile_words` say.
@@ -32,7 +33,9 @@ struct WeighedScores : Base {
     if constexpr (!kHidesWeights) hide();
     const bool moved = this->make_weights(shift, factor);  // weights that follow have none
     if constexpr (E::kKeep) drop();
-    return moved;
+    if constexpr (!C::kEightRows) return moved;
+    forget_lower_rows(factor);
+    return factor[0] != 1;
   }
 
   // Multiplies what was summed so far, where that is of use.
@@ -40,6 +43,12 @@ struct WeighedScores : Base {
     if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
       scale_outputs(factor);
     }
+  }
+  // Leaves the compiler nothing to compute of rows that a tile does not have.
+  __device__ __forceinline__ void forget_lower_rows(float (&factor)[2]) {
+#pragma unroll
+    for (int i = 2; i < kScores; i += 4) s[i] = s[i + 1] = 0;
+    maximum[1] = sum[1] = kept[1] = 0, factor[1] = 1;
   }
   __device__ __forceinline__ void scale_outputs(const float (&factor)[2]) {
 #pragma unroll

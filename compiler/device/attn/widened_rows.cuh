@@ -15,43 +15,50 @@ namespace kernels {
 constexpr int kWideningThreads = 128;  // a warp group
 
 // `kStored` columns of the `kColumns` that a product reads, multiples of 16, in swizzled panels of
-// kPanel columns; the others are 0. kUnrolled steps are on their way together, as registers allow.
-template <int kRows, int kStored, int kColumns, int kPanel, int kUnrolled>
+// kPanel columns; the others are 0.
+//
+// Four lanes have a row, and 16 columns of each 64 of it. Rows of lanes that store together are
+// adjacent, so that the swizzle gives all of them different banks.
+template <int kRows, int kStored, int kColumns, int kPanel>
 struct WidenedRows {
-  static_assert(kRows <= 128 && kRows % 16 == 0, "a lane looks up a row");
+  static_assert(kRows <= 128 && kRows % 16 == 0, "of each 16 rows a warp has 4");
   static_assert(kStored % 16 == 0 && kColumns % 16 == 0, "16 bytes at a time");
-  static constexpr int kVectors = kColumns / 16;  // of a row, of 16 bytes
-  static constexpr int kLanes = kVectors <= 4 ? 4 : 8, kTurns = (kVectors + kLanes - 1) / kLanes;
-  static constexpr int kRowsOfWarp = kRows / 4, kAtOnce = 32 / kLanes;
-  static constexpr int kSteps = (kRowsOfWarp + kAtOnce - 1) / kAtOnce;
-  static constexpr int kBytes = kSteps * kTurns * kWideningThreads * 16;  // as they are copied
+  static constexpr int kLanes = 4, kAtOnce = 32 / kLanes;
+  static constexpr int kTurns = (kColumns / 16 + kLanes - 1) / kLanes;  // of a row
+  static constexpr int kRowsOfWarp = kRows / 4;
+  static constexpr int kSteps = (kRowsOfWarp + kAtOnce - 1) / kAtOnce;  // rows of a lane
+  static constexpr int kVectors = kSteps * kTurns;                      // of a lane, of 16 bytes
+  static constexpr int kBytes = kVectors * kWideningThreads * 16;       // as they are copied
+  static constexpr int kTogether = kVectors % 4 == 0 ? 4 : kVectors % 3 == 0 ? 3 : 2;
 
   // The row of the block that is row n of the warp's: of each 16 it has 4.
-  static __device__ int row_of(int n) { return n / 4 * 16 + threadIdx.x / 32 * 4 + n % 4; }
-  static __device__ int row_at(int step) { return step * kAtOnce + threadIdx.x % 32 / kLanes; }
-  static __device__ int vector_at(int turn) { return turn * kLanes + threadIdx.x % kLanes; }
-  static __device__ unsigned place_of(int step, int turn) {
-    return ((step * kTurns + turn) * kWideningThreads + threadIdx.x) * 16;
+  static __device__ int row_of(int n) {
+    return n / 4 * 16 + threadIdx.x % kWideningThreads / 32 * 4 + n % 4;
+  }
+  // That which a lane has in a step: it is 32 rows below the one before.
+  static __device__ int row_at(int step) {
+    return row_of(threadIdx.x % 32 / kLanes) + step * (4 * kAtOnce);
+  }
+  // Whether a lane has a row in that step.
+  static __device__ bool has_row(int step) {
+    return (step + 1) * kAtOnce <= kRowsOfWarp ||
+           step * kAtOnce + (int)(threadIdx.x % 32) / kLanes < kRowsOfWarp;
   }
 
-  // Copies the block from key `at` on. Row r is the element `page` x page_stride + in_page(r) x
-  // row_stride from `rows` on; lane n has the `page` of row n of the warp, -1 if it is past the
-  // end.
-  template <class InPage>
-  static __device__ void copy(unsigned to, const unsigned char* rows, int page,
-                              long long page_stride, long long row_stride, const InPage& in_page) {
-#pragma unroll(kUnrolled)
+  // Copies the block. The row of a step is at place_of(step), in bytes from `rows`; or zeros are, if
+  // that is negative.
+  template <class PlaceOf>
+  static __device__ void copy(unsigned to, const unsigned char* rows, const PlaceOf& place_of) {
+    const int first = threadIdx.x % kLanes * 16;
+#pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const int n = row_at(step), of = __shfl_sync(~0u, page, n % 32);
-      const bool present = n < kRowsOfWarp && of >= 0;
-      const unsigned char* from =
-          rows + (present ? of * page_stride + in_page(row_of(n)) * row_stride : 0);
+      const long long place = place_of(step);
+      const unsigned char* from = rows + (place < 0 ? 0 : place);
 #pragma unroll
       for (int turn = 0; turn < kTurns; ++turn) {
-        const int column = vector_at(turn) * 16;
-        const bool has = present && column < kStored;
-        if (column < kColumns)
-          copy_vector(to + place_of(step, turn), from + (has ? column : 0), has);
+        const int column = turn * (16 * kLanes) + first;
+        const bool has = place >= 0 && is_below<kStored>(turn, column);
+        copy_vector(to + place_in_raw(step * kTurns + turn), from + (has ? column : 0), has);
       }
     }
   }
@@ -59,30 +66,34 @@ struct WidenedRows {
   // Widens what this thread copied.
   template <class From, class To>
   static __device__ void widen(From type, To wide, unsigned from, unsigned to) {
-#pragma unroll(kUnrolled)
-    for (int step = 0; step < kSteps; ++step) {
-      const int n = row_at(step);
-      if (kRowsOfWarp % kAtOnce != 0 && n >= kRowsOfWarp) break;
+    const int row = row_at(0), first = threadIdx.x % kLanes;
 #pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int vector = vector_at(turn);
-        if (vector >= kVectors) break;
-        const uint4 raw = load_vector(from + place_of(step, turn));
-        const uint2 first = widened(type, wide, raw.x), second = widened(type, wide, raw.y);
-        const uint2 third = widened(type, wide, raw.z), fourth = widened(type, wide, raw.w);
-        // Lanes that are 4 apart have the same places in their panels: they take turns.
-        const int turned = vector / 4 & 1;
-        store_vector(place_in(to, row_of(n), 2 * vector + turned), either(turned, third, first),
-                     either(turned, fourth, second));
-        store_vector(place_in(to, row_of(n), 2 * vector + (turned ^ 1)),
-                     either(turned, first, third), either(turned, second, fourth));
+    for (int some = 0; some < kVectors; some += kTogether) {
+      uint4 raw[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) raw[i] = load_vector(from + place_in_raw(some + i));
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const int step = (some + i) / kTurns, turn = (some + i) % kTurns;
+        const int vector = turn * kLanes + first;
+        if (!has_row(step) || !is_below<kColumns>(turn, 16 * vector)) continue;
+        const unsigned rows = to + step * (4 * kAtOnce) * (2 * kPanel);
+        store_vector(place_in(rows, row, 2 * vector), widened(type, wide, raw[i].x),
+                     widened(type, wide, raw[i].y));
+        store_vector(place_in(rows, row, 2 * vector + 1), widened(type, wide, raw[i].z),
+                     widened(type, wide, raw[i].w));
       }
     }
   }
 
  private:
-  static __device__ uint2 either(int condition, uint2 x, uint2 y) {
-    return make_uint2(condition ? x.x : y.x, condition ? x.y : y.y);
+  // Whether a column, of a turn, is below kEnd.
+  template <int kEnd>
+  static __device__ bool is_below(int turn, int column) {
+    return (turn + 1) * (16 * kLanes) <= kEnd || column < kEnd;
+  }
+  static __device__ unsigned place_in_raw(int vector) {
+    return (vector * kWideningThreads + threadIdx.x % kWideningThreads) * 16;
   }
   // The address of 8 columns, by their number, of a row of the tile.
   static __device__ unsigned place_in(unsigned tile, int row, int eight) {

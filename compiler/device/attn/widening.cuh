@@ -7,15 +7,31 @@ namespace kernels {
 
 // Four elements of a word, in their order, as two pairs. NaN stays NaN, infinity stays infinity.
 
-ATTN_INLINE unsigned halves_of(E4M3, unsigned pair) {
-  unsigned halves;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)pair));
+ATTN_INLINE uint2 halves_of(E4M3, unsigned four) {
+  uint2 halves;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(halves.x), "=r"(halves.y)
+      : "r"(four));
   return halves;
 }
-ATTN_INLINE unsigned halves_of(E5M2, unsigned pair) {  // their upper bytes
-  return __byte_perm(pair, 0, 0x1404);
+ATTN_INLINE uint2 halves_of(E5M2, unsigned four) {  // their upper bytes
+  return make_uint2(__byte_perm(four, 0, 0x1404), __byte_perm(four, 0, 0x3424));
 }
-ATTN_INLINE float2 floats_of(unsigned halves) {
+// An integer x is the half 1024 + 128 + x, whose lower byte is x + 128, without 1024 + 128.
+ATTN_INLINE uint2 halves_of(I8, unsigned four) {
+  const unsigned raised = four ^ 0x80808080u;
+  uint2 halves = make_uint2(__byte_perm(raised, 0x64646464u, 0x4140),
+                            __byte_perm(raised, 0x64646464u, 0x4342));
+  asm("sub.f16x2 %0, %0, %1;" : "+r"(halves.x) : "r"(0x64806480u));
+  asm("sub.f16x2 %0, %0, %1;" : "+r"(halves.y) : "r"(0x64806480u));
+  return halves;
+}
+// Two floats of a word.
+ATTN_INLINE float2 floats_of(BF16, unsigned word) {
+  return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
+}
+ATTN_INLINE float2 floats_of(F16, unsigned halves) {
   float2 two;
   asm("{\n.reg .f16 x, y;\nmov.b32 {x, y}, %2;\ncvt.f32.f16 %0, x;\ncvt.f32.f16 %1, y;\n}"
       : "=f"(two.x), "=f"(two.y)
@@ -25,12 +41,10 @@ ATTN_INLINE float2 floats_of(unsigned halves) {
 
 template <class From>
 struct Widening {
-  ATTN_INLINE uint2 to(F16, unsigned four) {
-    return make_uint2(halves_of(From{}, four), halves_of(From{}, four >> 16));
-  }
+  ATTN_INLINE uint2 to(F16, unsigned four) { return halves_of(From{}, four); }
   ATTN_INLINE uint2 to(BF16 type, unsigned four) {
-    const float2 low = floats_of(halves_of(From{}, four));
-    const float2 high = floats_of(halves_of(From{}, four >> 16));
+    const uint2 halves = halves_of(From{}, four);
+    const float2 low = floats_of(F16{}, halves.x), high = floats_of(F16{}, halves.y);
     return make_uint2(pair(type, low.x, low.y), pair(type, high.x, high.y));
   }
 };
@@ -42,8 +56,8 @@ ATTN_INLINE float float_of_byte(unsigned raised) {
 }
 template <>
 struct Widening<I8> {
-  template <class To>
-  ATTN_INLINE uint2 to(To type, unsigned four) {
+  ATTN_INLINE uint2 to(F16, unsigned four) { return halves_of(I8{}, four); }
+  ATTN_INLINE uint2 to(BF16 type, unsigned four) {
     const unsigned raised = four ^ 0x80808080u;
     return make_uint2(pair(type, float_of_byte<0>(raised), float_of_byte<1>(raised)),
                       pair(type, float_of_byte<2>(raised), float_of_byte<3>(raised)));

@@ -73,6 +73,10 @@ Status check_rows(const ir::Attention& attention, const char* name, Dim depth) {
       "threads copy 16 bytes at a time");
 }
 
+bool converts_queries(const ir::Attention& attention) {
+  return attention.cache && attention.is_softmax() && !ir::has_token_scales(attention);
+}
+
 }  // namespace
 
 Status check_cache(const ir::Attention& attention, const target::Context& context) {
@@ -111,8 +115,12 @@ ir::Attention with_scales_in_expressions(ir::Attention attention) {
   ir::Dag& dag = attention.dag;
   const ir::SourcePos pos = attention.cache->pos;
   const ExprId of_keys = scale_of_head(ir::kKeyScale, attention);
-  const ExprId score = dag.add(Op::mul_, {dag.leaf(Op::score_, pos), of_keys}, pos);
-  attention.score = substituted(dag, attention.score, Op::score_, score);
+  if (converts_queries(attention)) {
+    attention.cache->factor_of_queries = of_keys;
+  } else {
+    const ExprId score = dag.add(Op::mul_, {dag.leaf(Op::score_, pos), of_keys}, pos);
+    attention.score = substituted(dag, attention.score, Op::score_, score);
+  }
   const ExprId output = dag.leaf(Op::output_, pos);
   const ExprId of_values = scale_of_head(ir::kValueScale, attention);
   const ExprId scaled = dag.add(Op::mul_, {output, of_values}, pos);
@@ -120,6 +128,10 @@ ir::Attention with_scales_in_expressions(ir::Attention attention) {
       attention.epilogue ? substituted(dag, *attention.epilogue, Op::output_, scaled) : scaled;
   if (attention.epilogue_pos == ir::SourcePos()) attention.epilogue_pos = pos;
   return attention;
+}
+
+DType product_type(const ir::Attention& attention) {
+  return converts_queries(attention) ? DType::f16 : attention.dtype;
 }
 
 }  // namespace attn::engines::native

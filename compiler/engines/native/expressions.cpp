@@ -10,6 +10,7 @@
 
 #include "compiler/codegen/epilogue.h"
 #include "compiler/codegen/kernel_text.h"
+#include "compiler/engines/native/caches.h"
 #include "compiler/engines/native/expression_text.h"
 #include "compiler/engines/native/intervals.h"
 #include "compiler/engines/native/scoring.h"
@@ -41,6 +42,8 @@ std::vector<ExprId> roots_of(const ir::Attention& attention, bool masks) {
   std::vector<ExprId> roots = {attention.scale, attention.score};
   if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
   if (attention.sink) roots.push_back(*attention.sink);
+  if (attention.cache && attention.cache->factor_of_queries)
+    roots.push_back(*attention.cache->factor_of_queries);
   if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
   return roots;
 }
@@ -142,6 +145,7 @@ class Text {
     else if (attention_.dropout)
       text += keep();
     if (attention_.sink) text += sink();
+    if (attention_.cache && attention_.cache->factor_of_queries) text += query_factor();
     text += lengths_text(attention_) + beyond_method(attention_);
     if (intervals) text += intervals_text(attention_);
     if (band) text += band->text;
@@ -291,6 +295,12 @@ class Text {
     return method("float sink(int h)", writer_, value);
   }
 
+  std::string query_factor() {
+    writer_.begin({.batch = true, .head = true});
+    const std::string value = writer_.value(*attention_.cache->factor_of_queries);
+    return method("float query_factor(int b, int h)", writer_, value);
+  }
+
   ir::Attention attention_;  // a copy: slopes are added to its dag
   const Expressions& expressions_;
   std::vector<Line> lines_;
@@ -312,7 +322,7 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   const bool direct = attention.quotient && !attention.quotient->exponential;
   made.bounded = attention.is_pointwise() || direct ||
                  (made.scoring.bound && *made.scoring.bound <= kMostBound &&
-                  attention.dtype == DType::bf16 && !attention.wants_max_or_sum());
+                  product_type(attention) == DType::bf16 && !attention.wants_max_or_sum());
   const bool exponential = made.modifies && made.bounded && attention.is_softmax();
   if (exponential && takes_special_unit(attention.dag, made.scoring.root))
     made.polynomials = kPolynomials;

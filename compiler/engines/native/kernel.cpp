@@ -7,6 +7,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "compiler/engines/native/caches.h"
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/codegen/sources.h"
 #include "compiler/engines/native/maps.h"
@@ -51,11 +52,13 @@ class ConstantsText {
     std::string text = fmt::format(
         "struct Constants : kernels::ForwardDefaults {{\n  using Float = {};\n  using Output = "
         "{};\n",
-        codegen::float_class(attention_.dtype), codegen::float_class(attention_.dtype_of("o")));
+        codegen::float_class(product_type(attention_)),
+        codegen::float_class(attention_.dtype_of("o")));
     if (kernel_.tile.tables > 0 && kernel_.tile.table_element == 2)
       text += fmt::format("  using Entry = {};\n", codegen::float_class(entry_type()));
     if (attention_.cache) {
-      text += fmt::format("  using Keys = {};\n  using Values = {};\n",
+      text += fmt::format("  using Queries = {};\n  using Keys = {};\n  using Values = {};\n",
+                          codegen::float_class(attention_.dtype),
                           codegen::float_class(attention_.cache->k),
                           codegen::float_class(attention_.cache->v));
     }
@@ -187,6 +190,8 @@ class ConstantsText {
             {"kHoldsQueries", kernel_.tile.holds_queries()},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kWidens", kernel_.tile.raws > 0},
+            {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},
+            {"kEightRows", has_eight_rows()},
             {"kTokenScales", kernel_.tile.token_scales},
             {"kBatchesFirst", batches_first()},
             {"kBand", kernel_.band.has_value()},
@@ -269,6 +274,14 @@ class ConstantsText {
     if (kernel_.chosen)
       return name == std::string_view("k") ? kernel_.chosen->k : kernel_.chosen->v;
     return native::pool_strides(attention_, name, in_steps);
+  }
+
+  // Whether tiles have no more rows than a thread has first. Products of 8 bits follow maxima of
+  // their own, and a tile of shared keys has rows of several sequences.
+  bool has_eight_rows() const {
+    const Tile& tile = kernel_.tile;
+    return !tile.of_warps && !tile.patch && tile.shares == 1 && !attention_.quantize &&
+           !kernel_.shares_keys() && dims_[Dim::Sq] * tile.pack <= 8;
   }
 
   bool is_thd(const char* name) const {

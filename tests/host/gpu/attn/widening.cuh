@@ -13,6 +13,14 @@ ATTN_INLINE float float_of(E5M2, unsigned char bits) {
 }
 ATTN_INLINE float float_of(I8, unsigned char bits) { return (float)(signed char)bits; }
 
+// Two floats of a word.
+ATTN_INLINE float2 floats_of(BF16, unsigned word) {
+  return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u)};
+}
+ATTN_INLINE float2 floats_of(F16, unsigned word) {
+  return {(float)attn::from_f16_bits(word & 0xffff), (float)attn::from_f16_bits(word >> 16)};
+}
+
 template <class From, class To>
 ATTN_INLINE uint2 widened(From type, To to, unsigned four) {
   float all[4];
