@@ -131,9 +131,11 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
     }
   } else {
     if constexpr (kOthers > 1) take_registers<kOfOthers>();
-    if (C::kShares == 1 || group <= C::kGroups) {
+    if constexpr (C::kShares == 1) {
       Consumer<C, E>(stages, tensors, expressions, group - 1).run();
-    } else if constexpr (C::kShares > 1) {
+    } else if (group <= C::kGroups) {
+      Consumer<C, E>(stages, tensors, expressions, group - 1).run_tiles();
+    } else {
       Consumer<C, E, true>(stages, tensors, expressions, group - 1 - C::kGroups).weigh();
     }
   }
