@@ -107,7 +107,7 @@ struct RegistersOf {
   // for ever.
   static constexpr int kAll = 65536 / (128 * (kComputing + kCopying)) / 8 * 8 *
                               (kComputing + kCopying);
-  static constexpr int kOfCopies = C::kWidens        ? (kComputing == 1 ? 128 : 64)
+  static constexpr int kOfCopies = C::kWidens        ? (kComputing == 1 ? 128 : 72)
                                    : Copies::kGathers ? (kComputing == 2 ? 72 : 56)
                                    : kComputing == 2  ? 40
                                                       : 32;
@@ -154,8 +154,10 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   } else {
     if constexpr (Registers::kGiven) take_registers<Registers::kOfOthers>();
     const int number = group - kCopying;
-    if (C::kShares == 1 || number < C::kGroups) {
+    if constexpr (!kStepsAhead<C>) {
       Consumer<C, E>(stages, tensors, expressions, number).run();
+    } else if (number < C::kGroups) {
+      Consumer<C, E>(stages, tensors, expressions, number).run_tiles();
     } else if constexpr (C::kShares > 1) {
       Consumer<C, E, true>(stages, tensors, expressions, number - C::kGroups).weigh();
     }

@@ -1,6 +1,7 @@
 // Threads of the forward kernel that compute: their layers, each of which uses those below it.
 #pragma once
 
+#include "attn/forward_ahead.cuh"
 #include "attn/forward_columns.cuh"
 #include "attn/forward_converted_queries.cuh"
 #include "attn/forward_handover.cuh"
@@ -20,14 +21,17 @@ struct ForwardLayers {
   template <bool kFirst, class A, class B>
   using Either = typename Which<kFirst, A, B>::Type;
 
-  using Products = ForwardProducts<ForwardStatistics<ForwardColumns<Thread>>>;
+  static constexpr bool kAhead = kStepsAhead<C> && !kSecond;
+  using Plain = ForwardProducts<ForwardStatistics<ForwardColumns<Thread>>>;
+  using Products = Either<kAhead, AheadProducts<Plain>, Plain>;
   using Values =
       PackedWeights<Either<Thread::kOf8Bits, ValuesOf8Bits<Products>, ValuesOf16Bits<Products>>>;
   using Tiles = Handover<typename LayersOfScores<C, E, Values>::Tiles>;
   using Scaled = Either<C::kTokenScales, TokenScales<Tiles>, NoTokenScales<Tiles>>;
   using Begun = ForwardSteps<
       Either<C::kConvertsQueries, ConvertedQueries<Scaled>, QueriesAsTheyAre<Scaled>>>;
-  using Steps = Either<Thread::kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>;
+  using Steps = Either<kAhead, AheadSteps<Begun>,
+                       Either<Thread::kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>>;
 };
 
 // A thread of a warp group. kSecond: it has the columns of o from kShare on, and no scores.
@@ -36,8 +40,7 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
   using Base = typename ForwardLayers<C, E, kSecond>::Steps;
   using Base::Base;
   using Base::fetch, Base::release, Base::wait_for_values, Base::weigh_values, Base::rows_of,
-      Base::finished_rows_of, Base::finish, Base::hand_over, Base::take_over, Base::take_products,
-      Base::read_ahead;
+      Base::finished_rows_of, Base::finish, Base::take_over, Base::take_products, Base::read_ahead;
   using Base::stages, Base::query, Base::key, Base::value, Base::group, Base::tile_words,
       Base::block, Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kOutputs;
 
@@ -46,11 +49,7 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
     if (C::kTurns && group == C::kGroups - 1) arrive_named(1, 256);
     fetch(0);
-    if (block == kEndOfStream) {  // of a schedule that has nothing for this block of threads
-      const float none[2] = {0, 0};
-      if constexpr (C::kShares > 1) hand_over(kEndOfStream, none, none, none);
-      return;
-    }
+    if (block == kEndOfStream) return;  // a schedule has nothing for this block of threads
     while (kSpares && has_no_rows()) pass();
     if (kSpares && block == kEndOfStream) return;
     this->template step<false>();
@@ -72,7 +71,6 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
     wait_for_values();
     weigh_values();
     take_products();
-    if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
     const auto at = finished_rows_of(tile_words);
     typename Base::Ahead ahead;
     read_ahead(at, ahead);
@@ -104,29 +102,20 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
   __device__ __forceinline__ void weigh() {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
-    for (bool some = false;; some = true) {
-      const unsigned words_before[2] = {tile_words[0], tile_words[1]};
+    for (;;) {
       float factor[2];
       take_over(factor);
-      if (block & kFirstOfTile) {
-        typename Base::Ahead ahead;
-        if (some) {
-          const auto at = rows_of(words_before);
-          read_ahead(at, ahead);
-          finish(at, {maximum, sum, kept}, ahead);
-        }
-        if (block == kEndOfStream) return;
-      } else if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
-#pragma unroll
-        for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
-      }
+      if (block == kEndOfStream) return;
+      if (!(block & kFirstOfTile) && block & kScalesOutputs) this->scale_outputs(factor);
       adds = !(block & kFirstOfTile);
       wait_for_values();
       weigh_values();
-      wait_for_products<0>();
-      pin(o);
-      release(stages.value_full(value.stage));
-      value.next();
+      take_products();
+      if (!(block & kLastOfTile)) continue;
+      const auto at = rows_of(tile_words);
+      typename Base::Ahead ahead;
+      read_ahead(at, ahead);
+      finish(at, {maximum, sum, kept}, ahead);
     }
   }
 };

@@ -36,9 +36,8 @@ struct ConvertedQueries : Base {
   __device__ __forceinline__ void convert_queries() {
     const TileRows<C> rows = rows_of(tile_words);
     const float scale = expressions.query_factor(rows.b, rows.h[0]);
-    const unsigned first =
-        stages.query(query.stage) + lane % kOfRow * 16 +
-        (group * 64 + (threadIdx.x / 32 & 3) * 16 + lane / kOfRow) * S::kKeyRow;
+    const unsigned first = stages.query(query.stage) + lane % kOfRow * 16 +
+                           (group * 64 + (threadIdx.x / 32 & 3) * 16 + lane / kOfRow) * S::kKeyRow;
     float powers[kPasses];
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass)
@@ -67,8 +66,8 @@ struct ConvertedQueries : Base {
     for (int panel = 0; panel < S::kDepthPanels; ++panel) {
       words[panel] = load_vector(at + panel * S::kQueryPanel);
       const uint4 all = words[panel];
-      largest = max(largest, max(max(size_of(all.x), size_of(all.y)),
-                                 max(size_of(all.z), size_of(all.w))));
+      largest = max(largest,
+                    max(max(size_of(all.x), size_of(all.y)), max(size_of(all.z), size_of(all.w))));
     }
 #pragma unroll
     for (int other = 1; other < kOfRow; other *= 2)

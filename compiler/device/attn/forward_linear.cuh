@@ -13,7 +13,9 @@ struct LinearWeights : Base {
   using Base::Base;
   using Base::expressions, Base::sum, Base::s, Base::kScores, Base::hide;
 
+  template <bool kAhead = false>
   __device__ __forceinline__ bool make_weights(const float (&shift)[2], const float (&)[2]) {
+    if constexpr (kAhead) this->multiply_further();
     if constexpr (E::kSilu) {
       take_silus(shift);
     } else if constexpr (E::kScore) {

@@ -17,7 +17,13 @@ struct ForwardProducts : Base {
   using Base::stages, Base::group, Base::query, Base::key, Base::value, Base::o, Base::s,
       Base::kOf8Bits, Base::release;
 
-  __device__ __forceinline__ void multiply_keys() {
+  static constexpr int kStepsOfKeys = C::kDepth * S::kElement / 32;
+
+  __device__ __forceinline__ void multiply_keys() { multiply_steps<0, kStepsOfKeys>(s); }
+
+  // Issues steps of the product with the next keys, as a group.
+  template <int kFrom, int kTo, int kCount>
+  __device__ __forceinline__ void multiply_steps(float (&scores)[kCount]) {
     constexpr int kSteps = S::kKeyRow / 32;  // of a panel
     int rows_of_group = group * 64 * S::kKeyRow;
     // So that what describes each of many steps is not kept in registers.
@@ -27,11 +33,11 @@ struct ForwardProducts : Base {
         matrix<S::kKeyRow / 2>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
     const auto b = matrix<S::kKeyRow / 2>(stages.key(key.stage), S::kKeyGroup, 16);
     using Product = typename Which<kOf8Bits, ScoresOf8Bits<C::kKeys>, Scores<C::kKeys>>::Type;
-    pin(s);
+    if constexpr (kFrom == 0) pin(scores);
     begin_products();
 #pragma unroll
-    for (int i = 0; i < C::kDepth * S::kElement / 32; ++i) {
-      Product::add(Float{}, s, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
+    for (int i = kFrom; i < kTo; ++i) {
+      Product::add(Float{}, scores, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
                    b + i / kSteps * (S::kKeyPanelStride / 16) + i % kSteps * 2, i > 0);
     }
     commit_products();

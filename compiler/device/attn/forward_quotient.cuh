@@ -26,6 +26,7 @@ struct QuotientWeights : SoftmaxWeights<Base> {
   using Softmax::Softmax, Softmax::largest_of_row;
   using Range = typename Base::Range;
 
+  template <bool kAhead = false>
   __device__ __forceinline__ bool make_weights(float (&shift)[2], float (&factor)[2]) {
     bool moved = false;
     float added[2], unit[2];
@@ -35,6 +36,7 @@ struct QuotientWeights : SoftmaxWeights<Base> {
       if constexpr (E::kExponential)
         moved |= make_relative(r, shift[r], added[r], unit[r], factor[r]);
     }
+    if constexpr (kAhead) this->multiply_further();
     float part[2][2] = {{0, 0}, {0, 0}};
     if (may_hide())
       weigh<true>(added, unit, part);

@@ -14,7 +14,9 @@ struct SigmoidWeights : Base {
   // The sigmoid of each score, times kWeightScale: small weights would lose bits in f16. One
   // reciprocal, of a product, serves four scores of a row. It is 0 where the product overflows:
   // there each score has its own, which is 0 for -inf.
+  template <bool kAhead = false>
   __device__ __forceinline__ bool make_weights(const float (&shift)[2], const float (&)[2]) {
+    if constexpr (kAhead) this->multiply_further();
     constexpr float kInverseScale = 1 / kWeightScale;
     float added[2];  // to exponents; if infinite, a hidden score stays hidden
 #pragma unroll

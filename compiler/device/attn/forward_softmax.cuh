@@ -18,6 +18,7 @@ struct SoftmaxWeights : Base {
 
   // Makes weights of the scores, and adds them. Gets the factor of what was summed so far; true if
   // it is not 1.
+  template <bool kAhead = false>
   __device__ __forceinline__ bool make_weights(float (&shift)[2], float (&factor)[2]) {
     bool moved = false;
     float added[2];  // to exponents
@@ -40,6 +41,7 @@ struct SoftmaxWeights : Base {
       if constexpr (kKeepsLargest) kept[r] *= factor[r];
       moved |= largest != before;
     }
+    if constexpr (kAhead) this->multiply_further();
 #pragma unroll
     for (int i = 0; i < kScores; ++i) s[i] = weight_of(i, fmaf(s[i], exponent, added[i / 2 & 1]));
     if constexpr (kHidesWeights) hide();

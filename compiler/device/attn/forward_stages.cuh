@@ -60,8 +60,9 @@ struct Stages {
                                       C::kGroupedKeys == C::kGroupedValues && !kOf8Bits),
                 "");
   // Blocks of 8 bits, as they are copied: keys, then values.
-  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>;
-  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>;
+  static constexpr int kMost = C::kGroups == 1 ? 4 : 2;
+  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel, kMost>;
+  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel, kMost>;
   // Scales of keys and of values of a block: behind its rows, as threads copy them, one each; and
   // in the order of keys.
   static constexpr int kRawScales = C::kTokenScales ? 2 * 4 * kWideningThreads : 0;

@@ -63,7 +63,7 @@ struct PlainSteps : Base {
   using Base::key, Base::tile_words, Base::block, Base::adds, Base::maximum, Base::sum, Base::kept,
       Base::p, Base::s, Base::kPacksEarly, Base::kWords, Base::begin_tile, Base::begin_step,
       Base::weigh_scores, Base::rescale, Base::drop_at_random, Base::fetch, Base::pack, Base::take,
-      Base::take_products, Base::finished_rows_of, Base::finish, Base::hand_over, Base::read_ahead;
+      Base::take_products, Base::finished_rows_of, Base::finish, Base::read_ahead;
 
   template <bool kWeighs>
   __device__ __forceinline__ void step() {
@@ -102,9 +102,6 @@ struct PlainSteps : Base {
       take(packed);
     else
       pack(p);
-    if constexpr (C::kShares > 1) {
-      hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
-    }
   }
 };
 

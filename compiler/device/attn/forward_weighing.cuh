@@ -27,11 +27,17 @@ struct WeighedScores : Base {
   }
 
   // Makes weights of the scores. Gets the factor of what was summed so far; true if it is not 1.
+  // kAhead: among it, more of the product with the next keys is issued (forward_ahead.cuh).
+  template <bool kAhead = false>
   __device__ __forceinline__ bool weigh_scores(float (&factor)[2]) {
     float shift[2] = {0, 0};
     if constexpr (E::kScore) modify(shift);
     if constexpr (!kHidesWeights) hide();
-    const bool moved = this->make_weights(shift, factor);  // weights that follow have none
+    bool moved;  // weights that follow have none
+    if constexpr (kAhead)
+      moved = this->template make_weights<true>(shift, factor);
+    else
+      moved = this->make_weights(shift, factor);
     if constexpr (E::kKeep) drop();
     if constexpr (!C::kEightRows) return moved;
     forget_lower_rows(factor);
@@ -40,9 +46,10 @@ struct WeighedScores : Base {
 
   // Multiplies what was summed so far, where that is of use.
   __device__ __forceinline__ void rescale(bool moved, const float (&factor)[2]) {
-    if (!E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved))) {
-      scale_outputs(factor);
-    }
+    if (rescales(moved)) scale_outputs(factor);
+  }
+  __device__ __forceinline__ bool rescales(bool moved) const {
+    return !E::kBounded && ((!C::kLazy && !kOf8Bits) || __any_sync(~0u, moved));
   }
   // Leaves the compiler nothing to compute of rows that a tile does not have.
   __device__ __forceinline__ void forget_lower_rows(float (&factor)[2]) {

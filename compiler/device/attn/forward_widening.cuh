@@ -40,17 +40,21 @@ struct RowsOfSide {
       if (Rows::has_row(step) && row < keys) page[step] = page_of(tensors, b, row);
     }
   }
+  // Nothing is read of rows past the end, wherever they would be.
   __device__ void copy(unsigned to) const {
-    Rows::copy(to, rows, [this](int step) {
-      if (page[step] < 0) return -1ll;
+#pragma unroll
+    for (int step = 0; step < Rows::kSteps; ++step) {
+      const bool present = page[step] >= 0;
       const int row = first + Rows::row_at(step);
-      if constexpr (kPage > 0) return page[step] * page_stride + row % kPage * row_stride;
-      return row * row_stride;
-    });
+      const int in_page = kPage > 0 ? (unsigned)row % kPage : row;
+      const unsigned char* from = rows + in_page * row_stride;
+      if constexpr (kPage > 0) from += page[step] * page_stride;
+      Rows::copy(to, step, from, present);
+    }
   }
 
   static __device__ int page_of(const ForwardTensors& tensors, int b, int row) {
-    if constexpr (kPage > 0) return Side::table(tensors, b)[row / kPage];
+    if constexpr (kPage > 0) return Side::table(tensors, b)[(unsigned)row / kPage];
     return 0;
   }
   // Copies the scale of a row of the batch, or 0.
@@ -58,7 +62,9 @@ struct RowsOfSide {
                                     int row, bool has) {
     const float* from = Side::scales(tensors, head);
     if (has) {
-      const int in_page = kPage > 0 ? row % kPage : Side::kThd ? tensors.column_starts[b] + row : row;
+      const int in_page = kPage > 0    ? (unsigned)row % kPage
+                          : Side::kThd ? tensors.column_starts[b] + row
+                                       : row;
       const int page = kPage > 0 || Side::kThd ? page_of(tensors, b, row) : b;
       from += page * Side::kScalePage + in_page * Side::kScaleRow;
     }
@@ -123,9 +129,7 @@ struct WideningCopies : Base {
   }
 
  private:
-  static __device__ int head_of(const Item& item) {
-    return item.unit * C::kPack / C::kHeadsOfKey;
-  }
+  static __device__ int head_of(const Item& item) { return item.unit * C::kPack / C::kHeadsOfKey; }
   __device__ unsigned raw_of(int stage) const {
     return stages.raw(stage) + (kOfKeys ? 0 : S::KeyRows::kBytes);
   }

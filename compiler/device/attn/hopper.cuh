@@ -183,6 +183,21 @@ ATTN_INLINE float2 load_two(unsigned address) {
   return two;
 }
 
+// 16 bytes of shared memory.
+ATTN_INLINE uint4 load_vector(unsigned address) {
+  uint4 four;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
+               : "r"(address)
+               : "memory");
+  return four;
+}
+ATTN_INLINE void store_vector(unsigned address, uint2 low, uint2 high) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(low.x), "r"(low.y),
+               "r"(high.x), "r"(high.y)
+               : "memory");
+}
+
 // Four matrices of 8 x 8 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8,
 // and gets elements 2 (l % 4) and the next of row l / 4 of each.
 ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {

@@ -18,8 +18,9 @@ constexpr int kWideningThreads = 128;  // a warp group
 // kPanel columns; the others are 0.
 //
 // Four lanes have a row, and 16 columns of each 64 of it. Rows of lanes that store together are
-// adjacent, so that the swizzle gives all of them different banks.
-template <int kRows, int kStored, int kColumns, int kPanel>
+// adjacent, so that the swizzle gives all of them different banks. At most kMost vectors are in
+// registers together.
+template <int kRows, int kStored, int kColumns, int kPanel, int kMost>
 struct WidenedRows {
   static_assert(kRows <= 128 && kRows % 16 == 0, "of each 16 rows a warp has 4");
   static_assert(kStored % 16 == 0 && kColumns % 16 == 0, "16 bytes at a time");
@@ -29,7 +30,10 @@ struct WidenedRows {
   static constexpr int kSteps = (kRowsOfWarp + kAtOnce - 1) / kAtOnce;  // rows of a lane
   static constexpr int kVectors = kSteps * kTurns;                      // of a lane, of 16 bytes
   static constexpr int kBytes = kVectors * kWideningThreads * 16;       // as they are copied
-  static constexpr int kTogether = kVectors % 4 == 0 ? 4 : kVectors % 3 == 0 ? 3 : 2;
+  static constexpr int kTogether = kMost >= 4 && kVectors % 4 == 0   ? 4
+                                   : kMost >= 3 && kVectors % 3 == 0 ? 3
+                                   : kVectors % 2 == 0               ? 2
+                                                                     : 1;
 
   // The row of the block that is row n of the warp's: of each 16 it has 4.
   static __device__ int row_of(int n) {
@@ -45,21 +49,14 @@ struct WidenedRows {
            step * kAtOnce + (int)(threadIdx.x % 32) / kLanes < kRowsOfWarp;
   }
 
-  // Copies the block. The row of a step is at place_of(step), in bytes from `rows`; or zeros are, if
-  // that is negative.
-  template <class PlaceOf>
-  static __device__ void copy(unsigned to, const unsigned char* rows, const PlaceOf& place_of) {
+  // Copies the row of a step, from where the tensor has it; or zeros, if it has none there.
+  static __device__ void copy(unsigned to, int step, const unsigned char* row, bool present) {
     const int first = threadIdx.x % kLanes * 16;
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const long long place = place_of(step);
-      const unsigned char* from = rows + (place < 0 ? 0 : place);
-#pragma unroll
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const int column = turn * (16 * kLanes) + first;
-        const bool has = place >= 0 && is_below<kStored>(turn, column);
-        copy_vector(to + place_in_raw(step * kTurns + turn), from + (has ? column : 0), has);
-      }
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int column = turn * (16 * kLanes) + first;
+      const bool stored = is_below<kStored>(turn, column);
+      copy_vector(to + place_in_raw(step * kTurns + turn), row + column, present && stored);
     }
   }
 

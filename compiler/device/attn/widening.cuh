@@ -75,19 +75,4 @@ ATTN_INLINE void copy_word(unsigned to, const void* from, bool has) {
                : "memory");
 }
 
-// 16 bytes of shared memory.
-ATTN_INLINE uint4 load_vector(unsigned address) {
-  uint4 four;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
-               : "r"(address)
-               : "memory");
-  return four;
-}
-ATTN_INLINE void store_vector(unsigned address, uint2 low, uint2 high) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(low.x), "r"(low.y),
-               "r"(high.x), "r"(high.y)
-               : "memory");
-}
-
 }  // namespace kernels

@@ -12,9 +12,9 @@ namespace attn::engines::native {
 Status check_cache(const ir::Attention& attention, const target::Context& context);
 
 // The same attention, whose epilogue is of o times v_scale, and whose queries are multiplied by
-// k_scale as they are converted to product_type, or whose score is of scores times k_scale; if these
-// are the same for all keys of a head. Its cache stays, for the types. Another attention stays as it
-// is.
+// k_scale as they are converted to product_type, or whose score is of scores times k_scale; if
+// these are the same for all keys of a head. Its cache stays, for the types. Another attention
+// stays as it is.
 ir::Attention with_scales_in_expressions(ir::Attention attention);
 
 // The type of the floats that products take: f16 where keys and values of 8 bits are widened to it

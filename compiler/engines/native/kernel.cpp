@@ -7,9 +7,9 @@
 #include <numeric>
 #include <tuple>
 
-#include "compiler/engines/native/caches.h"
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/codegen/sources.h"
+#include "compiler/engines/native/caches.h"
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/native/programs.h"
 #include "compiler/engines/native/quantized.h"

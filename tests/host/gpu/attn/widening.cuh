@@ -32,14 +32,4 @@ ATTN_INLINE void copy_word(unsigned to, const void* from, bool has) {
   attn::gpu::copy_vector(to, has ? from : nullptr, 4);
 }
 
-ATTN_INLINE uint4 load_vector(unsigned address) {
-  uint4 four;
-  memcpy(&four, attn::gpu::shared_at(address, sizeof four), sizeof four);
-  return four;
-}
-ATTN_INLINE void store_vector(unsigned address, uint2 low, uint2 high) {
-  const unsigned all[] = {low.x, low.y, high.x, high.y};
-  memcpy(attn::gpu::shared_at(address, sizeof all), all, sizeof all);
-}
-
 }  // namespace kernels
