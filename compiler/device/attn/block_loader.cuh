@@ -115,11 +115,18 @@ struct LoadedPackedRows {
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy
   }
 };
+// Whether what is copied row by row is looked up before its turn: where a warp group that copies is
+// what blocks would wait for. Then a loader is kept from block to block.
+template <class C>
+constexpr bool kLooksAhead = C::kGatherKeys&& C::kValuesOfKeys&& C::kShares > 1;
+
 // Copies row by row.
 template <class C, class Side>
 struct LoadedRowByRow {
   static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
-  GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled> rows;
+  template <template <int, int, int, int, int, int> class Rows>
+  using Of = Rows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled>;
+  typename Which<kLooksAhead<C>, Of<GatheredRowsAhead>, Of<GatheredRows>>::Type rows;
 
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
     rows.find(Side::table(tensors, b), at, keys);
@@ -134,7 +141,9 @@ struct LoadedRowByRow {
 template <class C, class Side>
 struct LoadedChosenRows {
   static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
-  ChosenRows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled> rows;
+  template <template <int, int, int, int, int, int> class Rows>
+  using Of = Rows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled>;
+  typename Which<kLooksAhead<C>, Of<ChosenRowsAhead>, Of<ChosenRows>>::Type rows;
 
   // Row `b` of all batches.
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
@@ -143,8 +152,8 @@ struct LoadedChosenRows {
     if constexpr (Side::kBound) pages = Side::strides(tensors).table;
     int keys_of_batch = C::kCacheKeys;
     if (tensors.cache_lengths) keys_of_batch = min(keys_of_batch, tensors.cache_lengths[batch]);
-    rows.find(tensors.chosen + (long long)b * C::kColumns, batch, keys_of_batch,
-              C::kCachePage > 0 ? tensors.key_table + batch * pages : nullptr, at, keys);
+    const int* const table = C::kCachePage > 0 ? tensors.key_table + batch * pages : nullptr;
+    rows.find(tensors.chosen + (long long)b * C::kColumns, {batch, keys_of_batch, table}, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int, int head,
                        int) const {
