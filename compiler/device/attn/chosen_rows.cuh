@@ -71,10 +71,6 @@ struct ChosenRowsAhead : ChosenRows<kRows, kPage, kColumns, kDepth, kPanel, kUnr
     entry = Rows::read(list, at + 2 * kRows, listed);
     expected = at + kRows;
   }
-  __device__ void copy(unsigned to, const unsigned short* rows, unsigned full,
-                       long long page_stride, long long row_stride) const {
-    Rows::template copy<true>(to, rows, full, page_stride, row_stride);
-  }
 };
 
 }  // namespace kernels

@@ -38,7 +38,7 @@ struct CopiesOfBoth : Base {
     const auto at = Base::template place_of<C::kThdK>(b, first, used);
     unsigned full = stages.key_full(key.stage);
     if constexpr (kLooksAhead<C>) {
-      if (word & kFirstOfTile) rows.rows.begin();
+      if (word & kFirstOfTile) rows.begin();
     }
     rows.find(tensors, at.last, at.row, used);
     keep_values(at, head, used);

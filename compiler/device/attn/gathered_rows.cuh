@@ -51,10 +51,9 @@ template <int kRows, int kPage, int kColumns, int kDepth, int kPanel, int kUnrol
 struct GatheredRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
   int page;  // of row n of the warp, for lane n; -1 for rows past the end
 
-  __device__ void find(const int* table, int at, int keys) { page = read(table, at, keys); }
-  static __device__ int read(const int* table, int at, int keys) {
-    const int of_block = GatheredRows::row_of(threadIdx.x % 32), row = at + of_block;
-    return of_block < kRows && row < keys ? table[row / kPage] : -1;
+  __device__ void find(const int* table, int at, int keys) {
+    const int of_block = this->row_of(threadIdx.x % 32), row = at + of_block;
+    page = of_block < kRows && row < keys ? table[row / kPage] : -1;
   }
 
   // Copies rows of a tensor; page_stride and row_stride are in elements.
@@ -65,27 +64,6 @@ struct GatheredRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
       const int of = __shfl_sync(~0u, page, n);
       return of < 0 ? -1ll : of * page_stride + (at + row) % kPage * row_stride;
     });
-  }
-};
-
-// The same, of blocks one after another: pages of one are read while that before is copied.
-template <int kRows, int kPage, int kColumns, int kDepth, int kPanel, int kUnrolled>
-struct GatheredRowsAhead : GatheredRows<kRows, kPage, kColumns, kDepth, kPanel, kUnrolled> {
-  using Rows = GatheredRows<kRows, kPage, kColumns, kDepth, kPanel, kUnrolled>;
-  int next;              // page of the block behind
-  int expected = kNone;  // where the next block begins, if it is that
-  static constexpr int kNone = -1;
-
-  // Forgets what was read: another table follows.
-  __device__ void begin() { expected = kNone; }
-  __device__ void find(const int* table, int at, int keys) {
-    this->page = at == expected ? next : this->read(table, at, keys);
-    expected = at + kRows;
-    next = this->read(table, expected, keys);
-  }
-  __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
-                       long long page_stride, long long row_stride) const {
-    Rows::template copy<true>(to, rows, full, at, page_stride, row_stride);
   }
 };
 
