@@ -9,6 +9,10 @@
 // product with the next keys is issued in three parts, among what makes the weights: before the
 // scores are read, before the exponentials, and after them.
 //
+// A step hands its weights over, then waits for both products: the assembler serializes products of
+// which one or the other is on its way all the time. Little is lost, as the product with the values
+// would be issued no earlier.
+//
 // A block's keys are needed a step earlier than PlainSteps needs them: of keys that hold their
 // values (kValuesOfKeys) three stages are in use at once.
 #pragma once
