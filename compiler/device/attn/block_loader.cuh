@@ -7,6 +7,7 @@
 #include "attn/chosen_rows.cuh"
 #include "attn/forward_stages.cuh"
 #include "attn/forward_tensors.cuh"
+#include "attn/found_ahead.cuh"
 #include "attn/gathered_rows.cuh"
 #include "attn/packed_rows.cuh"
 #include "attn/patches.cuh"
@@ -86,14 +87,28 @@ struct ValueSide {
   static constexpr long long kScalePage = C::kValueScalePage, kScaleRow = C::kValueScaleRow;
 };
 
+// Whether pages, and what lists name, are looked up before their turn, where a step is short beside
+// what that takes: then a thread keeps a loader from block to block, and begins it for each tile.
+template <class C>
+constexpr bool kLooksAhead = C::kValuesOfKeys&& C::kShares > 1 &&
+                             (C::kGatherKeys || C::kKeyPage > 0);
+
 // Copies adjacent rows, or pages, by TMA. `head`: of keys; `at`: the first key. Strides of pages in
 // groups are in steps of the map.
 template <class C, class Side, int kLanes>
 struct LoadedRows {
-  BlockRows<C::kKeys, Side::kPage, Side::kPiece, Side::kPanels, Side::kGrouped, kLanes> rows;
+  using Rows =
+      BlockRows<C::kKeys, Side::kPage, Side::kPiece, Side::kPanels, Side::kGrouped, kLanes>;
+  typename Which<kLooksAhead<C>, FoundAhead<Rows, C::kKeys>, Rows>::Type rows;
 
+  __device__ void begin() { rows.begin(); }
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
-    rows.find(Side::table(tensors, b), (int)Side::strides(tensors).page, b, at, keys);
+    const int* const table = Side::table(tensors, b);
+    const int steps = (int)Side::strides(tensors).page;
+    if constexpr (kLooksAhead<C>)
+      rows.find(at, [&](Rows& of, int first) { of.find(table, steps, b, first, keys); });
+    else
+      rows.find(table, steps, b, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int) const {
@@ -119,23 +134,34 @@ struct LoadedPackedRows {
 template <class C, class Side>
 struct LoadedRowByRow {
   static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
-  GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled> rows;
+  using Rows =
+      GatheredRows<C::kKeys, Side::kPage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled>;
+  typename Which<kLooksAhead<C>, FoundAhead<Rows, C::kKeys>, Rows>::Type rows;
 
+  __device__ void begin() { rows.begin(); }
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
-    rows.find(Side::table(tensors, b), at, keys);
+    const int* const table = Side::table(tensors, b);
+    if constexpr (kLooksAhead<C>)
+      rows.find(at, [&](Rows& of, int first) { of.find(table, first, keys); });
+    else
+      rows.find(table, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int at, int head,
                        int) const {
     const PoolStrides by = Side::strides(tensors);
-    rows.copy(to, Side::rows(tensors) + head * by.head, full, at, by.page, by.row);
+    rows.template copy<kLooksAhead<C>>(to, Side::rows(tensors) + head * by.head, full, at, by.page,
+                                       by.row);
   }
 };
 // Copies the rows that lists name.
 template <class C, class Side>
 struct LoadedChosenRows {
   static constexpr int kUnrolled = C::kGroups * C::kShares == 1 ? 8 : 2;
-  ChosenRows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled> rows;
+  template <template <int, int, int, int, int, int> class Rows>
+  using Of = Rows<C::kKeys, C::kCachePage, Side::kStored, Side::kColumns, Side::kPanel, kUnrolled>;
+  typename Which<kLooksAhead<C>, Of<ChosenRowsAhead>, Of<ChosenRows>>::Type rows;
 
+  __device__ void begin() { rows.begin(); }
   // Row `b` of all batches.
   __device__ void find(const ForwardTensors& tensors, int b, int at, int keys) {
     const int batch = b / C::kRowsOfCache;
@@ -143,13 +169,14 @@ struct LoadedChosenRows {
     if constexpr (Side::kBound) pages = Side::strides(tensors).table;
     int keys_of_batch = C::kCacheKeys;
     if (tensors.cache_lengths) keys_of_batch = min(keys_of_batch, tensors.cache_lengths[batch]);
-    rows.find(tensors.chosen + (long long)b * C::kColumns, batch, keys_of_batch,
-              C::kCachePage > 0 ? tensors.key_table + batch * pages : nullptr, at, keys);
+    const int* const table = C::kCachePage > 0 ? tensors.key_table + batch * pages : nullptr;
+    rows.find(tensors.chosen + (long long)b * C::kColumns, {batch, keys_of_batch, table}, at, keys);
   }
   __device__ void copy(unsigned to, const ForwardTensors& tensors, unsigned full, int, int head,
                        int) const {
     const PoolStrides by = Side::strides(tensors);
-    rows.copy(to, Side::rows(tensors) + head * by.head, full, by.page, by.row);
+    rows.template copy<kLooksAhead<C>>(to, Side::rows(tensors) + head * by.head, full, by.page,
+                                       by.row);
   }
 };
 // Copies a patch.

@@ -12,25 +12,64 @@ struct ChosenRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
   // The page, or batch, of row n of the warp, for lane n, and the row in it; -1 for no row.
   int page, of_page;
 
-  // A list of `listed` keys, of a batch that has `keys`.
-  __device__ void find(const int* list, int batch, int keys, const int* table, int at, int listed) {
-    const int of_block = this->row_of(threadIdx.x % 32);
-    const int key = of_block < kRows && at + of_block < listed ? list[at + of_block] : -1;
-    const bool present = key >= 0 && key < keys;
+  // The keys of a batch, which has so many, and its pages.
+  struct Cache {
+    int batch, keys;
+    const int* table;
+  };
+
+  // A list of `listed` keys.
+  __device__ void find(const int* list, const Cache& cache, int at, int listed) {
+    look_up(read(list, at, listed), cache);
+  }
+
+  // The entry of the list for this lane.
+  static __device__ int read(const int* list, int at, int listed) {
+    const int of_block = ChosenRows::row_of(threadIdx.x % 32);
+    return of_block < kRows && at + of_block < listed ? list[at + of_block] : -1;
+  }
+  __device__ void look_up(int key, const Cache& cache) {
+    const bool present = key >= 0 && key < cache.keys;
     if constexpr (kPage == 0) {
-      page = batch, of_page = present ? key : -1;
+      page = cache.batch, of_page = present ? key : -1;
     } else {
-      page = present ? table[key / kPage] : 0, of_page = present ? key % kPage : -1;
+      page = present ? cache.table[key / kPage] : 0, of_page = present ? key % kPage : -1;
     }
   }
 
   // Copies rows of a tensor; page_stride and row_stride are in elements.
+  template <bool kOffsets = false>
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full,
                        long long page_stride, long long row_stride) const {
-    this->copy_all(to, rows, full, [&](int n, int) {
+    this->template copy_all<kOffsets>(to, rows, full, [&](int n, int) {
       const int in = __shfl_sync(~0u, page, n), row = __shfl_sync(~0u, of_page, n);
       return row < 0 ? -1ll : in * page_stride + row * row_stride;
     });
+  }
+};
+
+// The same, of blocks one after another: what one finds was read while those before were copied. An
+// entry of the list is read two blocks ahead, and its page one: each is waited for by the next.
+template <int kRows, int kPage, int kColumns, int kDepth, int kPanel, int kUnrolled>
+struct ChosenRowsAhead : ChosenRows<kRows, kPage, kColumns, kDepth, kPanel, kUnrolled> {
+  using Rows = ChosenRows<kRows, kPage, kColumns, kDepth, kPanel, kUnrolled>;
+  using typename Rows::Cache;
+  Rows next;             // of the block behind
+  int entry;             // of the one behind that
+  int expected = kNone;  // where the next block begins, if it is the one behind
+  static constexpr int kNone = -1;
+
+  // Forgets what was read: another list follows.
+  __device__ void begin() { expected = kNone; }
+  __device__ void find(const int* list, const Cache& cache, int at, int listed) {
+    if (at != expected) {
+      next.find(list, cache, at, listed);
+      entry = Rows::read(list, at + kRows, listed);
+    }
+    static_cast<Rows&>(*this) = next;
+    next.look_up(entry, cache);
+    entry = Rows::read(list, at + 2 * kRows, listed);
+    expected = at + kRows;
   }
 };
 

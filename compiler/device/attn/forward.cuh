@@ -27,7 +27,8 @@
 //
 // Where o has more columns than the registers of a warp group hold (kShares is 2), a second warp
 // group has those from kShare on. It computes no scores: the first hands it the weights of each
-// block, and what the last tile is finished with, through shared memory.
+// block, and what a tile is finished with, through shared memory. The first is what a step waits
+// for then, so it has scores computed one block further ahead (forward_ahead.cuh).
 //
 // Where values are the first columns of keys (kValuesOfKeys), a stage of keys is one of values,
 // too, and is copied once: its panels have keys as rows, which the product with keys reads as they
@@ -57,6 +58,8 @@
 //   forward_copier, forward_producer                threads that copy: what they know, what they do
 //     forward_items, bands                          tiles, and the blocks of keys that each sees
 //     block_loader                                  keys and values: batches, thd, pages, patches
+//     block_rows, gathered_rows, chosen_rows        rows of these, by TMA and one by one
+//     found_ahead                                   where they are, found before their turn
 //     packed_rows                                   places of packed sequences in a map
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //     forward_shared_copies                         keys that hold their values
@@ -78,6 +81,7 @@
 //     forward_prefix                                keys that sequences share
 //     forward_handover                              weights for the warp group with other columns
 //     forward_weighing, forward_steps               a block of keys
+//     forward_ahead                                 the same, where scores are computed ahead
 //
 // Threads are made of layers: each is a template of the class below it, names what it uses of that
 // (using Base::..), and adds one thing. Where there are several ways, a kernel takes one of them.

@@ -10,6 +10,10 @@
 // product with the next keys is issued in three parts, among what makes the weights: before the
 // scores are read, before the exponentials, and after them.
 //
+// A step hands its weights over, then waits for both products: the assembler serializes products of
+// which one or the other is on its way all the time. Little is lost, as the product with the values
+// would be issued no earlier.
+//
 // A block's keys are needed a step earlier than PlainSteps needs them: of keys that hold their
 // values (kValuesOfKeys) three stages are in use at once.
 #pragma once
@@ -60,9 +64,9 @@ struct AheadSteps : Base {
   using Base::Base;
   using Base::stages, Base::query, Base::key, Base::value, Base::tile_words, Base::block,
       Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kWords, Base::release,
-      Base::fetch, Base::begin_tile, Base::take_scores, Base::take_products, Base::scale_outputs,
-      Base::rescales, Base::pack, Base::hand_over, Base::wait_for_values, Base::weigh_values,
-      Base::finished_rows_of;
+      Base::fetch, Base::read_block, Base::begin_tile, Base::take_scores, Base::take_products,
+      Base::scale_outputs, Base::rescales, Base::pack, Base::hand_over, Base::wait_for_values,
+      Base::weigh_values, Base::finished_rows_of;
 
   // All tiles.
   __device__ __forceinline__ void run_tiles() {
@@ -102,8 +106,10 @@ struct AheadSteps : Base {
     const bool first = now & kFirstOfTile;
     unsigned following = 0;
     take_scores();
+    bool reads = !first;  // whether values of the block before may still be read
     if constexpr (kMore) {
-      fetch(0);
+      reads = await_keys(reads);
+      read_block();
       following = block, block = now;
       this->template multiply_part<0>();
     }
@@ -120,7 +126,7 @@ struct AheadSteps : Base {
     }
     wait_for_products<0>();
     pin(o);
-    if (!first) end_values();
+    if (reads) end_values();
     if constexpr (kMore) end_scores(following);
     if (scales) scale_outputs(factor);
     this->take_in_loop(packed, tile_words[0] >> 31);
@@ -128,6 +134,19 @@ struct AheadSteps : Base {
     if constexpr (!C::kValuesOfKeys) wait_for_values();
     weigh_values();
     if constexpr (kMore) block = following;
+  }
+
+  // Waits for the keys of the next block. Where these are late, values of the block before are
+  // waited for first, if they may still be read, so that their stage is copied to. Whether they may
+  // be still.
+  __device__ __forceinline__ bool await_keys(bool reads) {
+    if (is_done(stages.key_full(key.stage), key.parity)) return reads;
+    if (reads) {
+      wait_for_products<0>();
+      end_values();
+    }
+    wait(stages.key_full(key.stage), key.parity);
+    return false;
   }
 
   // The scores of a block are computed.

@@ -20,6 +20,7 @@ struct CopiesOfBoth : Base {
       Base::is_first, Base::takes_part, Base::keep_values, Base::has_tail, Base::announce_tail,
       Base::end_tail, Base::copy_table;
   static_assert(C::kStages > 2, "a step waits for the next keys before it has read all values");
+  KeyLoader rows;
 
   // The next block of a tile, of batch `b` and a head of keys, of which `word` tells the consumers.
   __device__ void copy_both(const Item& item, Blocks& blocks, int head, int b, unsigned word) {
@@ -36,7 +37,9 @@ struct CopiesOfBoth : Base {
   __device__ void copy_stage(int b, int first, int head, unsigned word, int used) {
     const auto at = Base::template place_of<C::kThdK>(b, first, used);
     unsigned full = stages.key_full(key.stage);
-    KeyLoader rows;
+    if constexpr (kLooksAhead<C>) {
+      if (word & kFirstOfTile) rows.begin();
+    }
     rows.find(tensors, at.last, at.row, used);
     keep_values(at, head, used);
     const bool tail = has_tail();

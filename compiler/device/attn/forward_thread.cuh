@@ -114,6 +114,9 @@ struct ForwardThread {
   // Waits for the next block's keys. `offset`, which is 0, keeps the compiler from waiting earlier.
   __device__ __forceinline__ void fetch(unsigned offset) {
     wait(stages.key_full(key.stage) + offset, key.parity);
+    read_block();
+  }
+  __device__ __forceinline__ void read_block() {
     if constexpr (C::kGatherKeys && !C::kWidens) publish_writes();
     block = __shfl_sync(~0u, load_shared(stages.key_word(key.stage)), 0);
   }

@@ -17,8 +17,9 @@ struct CopiedRows {
 
   // Copies rows of a tensor: row n of the warp's, which is `row` of the block, from the element
   // place_of(n, row) on, or zeros if that is negative. All lanes of the warp call it with the same
-  // n in groups of 8.
-  template <class PlaceOf>
+  // n in groups of 8. kOffsets: addresses are those of the row and constants, also where nothing is
+  // read, which takes fewer instructions.
+  template <bool kOffsets, class PlaceOf>
   __device__ void copy_all(unsigned to, const unsigned short* rows, unsigned full,
                            const PlaceOf& place_of) const {
     const int vector = threadIdx.x % 8, of_four = threadIdx.x % 32 / 8;
@@ -34,7 +35,10 @@ struct CopiedRows {
       for (int first = 0; first < kDepth; first += 64) {
         const int column = first + vector * 8;
         const bool has = present && column < kColumns;
-        if (column < kDepth)
+        if (column >= kDepth) continue;
+        if constexpr (kOffsets)
+          copy_or_clear(place + first * (kRows * 2), from + vector * 8 + first, has);
+        else
           copy_vector(place + first * (kRows * 2), from + (has ? column : 0), has);
       }
     }
@@ -53,9 +57,10 @@ struct GatheredRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
   }
 
   // Copies rows of a tensor; page_stride and row_stride are in elements.
+  template <bool kOffsets = false>
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
                        long long page_stride, long long row_stride) const {
-    this->copy_all(to, rows, full, [&](int n, int row) {
+    this->template copy_all<kOffsets>(to, rows, full, [&](int n, int row) {
       const int of = __shfl_sync(~0u, page, n);
       return of < 0 ? -1ll : of * page_stride + (at + row) % kPage * row_stride;
     });

@@ -149,6 +149,14 @@ ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
                "r"(has ? 16 : 0)
                : "memory");
 }
+// The same, from an address that is not read if there is nothing.
+ATTN_INLINE void copy_or_clear(unsigned to, const void* from, bool has) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.eq.u32 p, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, p;\n}" ::"r"(to),
+      "l"(from), "r"((int)has)
+      : "memory");
+}
 // Arrives when the copies of this thread have.
 ATTN_INLINE void arrive_with_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");

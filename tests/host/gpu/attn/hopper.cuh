@@ -88,6 +88,9 @@ ATTN_INLINE void store_vector(unsigned address, uint2 low, uint2 high) {
 ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
   attn::gpu::copy_vector(to, has ? from : nullptr);
 }
+ATTN_INLINE void copy_or_clear(unsigned to, const void* from, bool has) {
+  attn::gpu::copy_vector(to, has ? from : nullptr);
+}
 ATTN_INLINE void arrive_with_copies(unsigned barrier) { attn::gpu::arrive_with_copies(barrier); }
 ATTN_INLINE void finish_copies() {}
 ATTN_INLINE void publish_writes() {}
