@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <mutex>
 #include <thread>
 
+#include "compiler/masks/mask_analysis.h"
 #include "compiler/support/text.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/targets/targets.h"
@@ -15,6 +17,7 @@
 #include "tools/console.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/support_engines.h"
 #include "tools/table.h"
 #include "tools/target_option.h"
 #include "tools/words.h"
@@ -37,6 +40,7 @@ struct Options {
   unsigned jobs = 0;
   sema::Bindings bindings;
   bool gradients = false;
+  bool engines = false;
   std::string format = "text";
 };
 
@@ -100,13 +104,15 @@ int add_rows(const std::vector<std::string>& paths, const Options& options, Form
   return kOk;
 }
 
-Verdict judge(const Spec& spec, const Place& place, const Options& options) {
+Verdict judge(const Spec& spec, const Place& place, const Options& options, bool gradients,
+              masks::MaskAnalyses* analyses = nullptr) {
   driver::CompileOptions how;
   how.target = place.target;
   how.worker = worker_options(place.cudnn_folder, options.limits);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
-  const auto ask = options.gradients ? driver::judge_pair : driver::judge;
+  how.analyses = analyses;
+  const auto ask = gradients ? driver::judge_pair : driver::judge;
   return ask(spec.attention, *spec.source, spec.bindings, how, *driver::parse_tier(options.tier));
 }
 
@@ -310,32 +316,42 @@ class Printer {
   GrowingTable table_;
 };
 
-// Computes the cells in parallel; each uses its own worker processes.
-void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options,
-          Printer& printer) {
-  const std::size_t count = rows.size() * places.size();
-  for (Row& row : rows) row.verdicts.resize(places.size());
+// Calls `work(i)` for i < count, in parallel; `name(i)` says what it is.
+void in_parallel(std::size_t count, const Options& options,
+                 const std::function<std::string(std::size_t)>& name,
+                 const std::function<void(std::size_t)>& work) {
   Progress progress("support", count);
-  std::mutex mutex;  // of the printer
   std::atomic<std::size_t> done = 0;
   std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
+  const auto take = [&] {
     for (std::size_t i = next++; i < count; i = next++) {
-      Row& row = rows[i / places.size()];
-      const Place& place = places[i % places.size()];
-      progress.show(done, fmt::format("{} on {}", row.name, place.title));
-      Verdict verdict = judge(row.spec, place, options);
-      const std::lock_guard lock(mutex);
+      progress.show(done, name(i));
+      work(i);
       ++done;
-      row.verdicts[i % places.size()] = std::move(verdict);
-      printer.cell_done(i / places.size());
     }
   };
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const unsigned jobs = options.jobs != 0 ? options.jobs : cores;
   std::vector<std::jthread> threads;
-  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
-  work();
+  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(take);
+  take();
+}
+
+// Computes the cells in parallel; each uses its own worker processes.
+void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options,
+          Printer& printer) {
+  for (Row& row : rows) row.verdicts.resize(places.size());
+  std::mutex mutex;  // of the printer
+  const auto name = [&](std::size_t i) {
+    return fmt::format("{} on {}", rows[i / places.size()].name, places[i % places.size()].title);
+  };
+  in_parallel(rows.size() * places.size(), options, name, [&](std::size_t i) {
+    Row& row = rows[i / places.size()];
+    Verdict verdict = judge(row.spec, places[i % places.size()], options, options.gradients);
+    const std::lock_guard lock(mutex);
+    row.verdicts[i % places.size()] = std::move(verdict);
+    printer.cell_done(i / places.size());
+  });
 }
 
 // The largest exit code of all cells.
@@ -351,6 +367,36 @@ int exit_code_of(const std::vector<Row>& rows) {
   return code;
 }
 
+// The table of engines: spec by spec, whose targets share what is known of its masks.
+EnginesTable engines_of(const std::vector<Row>& rows, const std::vector<Place>& places,
+                        const Options& options) {
+  EnginesTable table;
+  for (const Place& place : places) table.targets.push_back(place.title);
+  table.rows.resize(rows.size());
+  const auto name = [&](std::size_t i) { return rows[i].name; };
+  in_parallel(rows.size(), options, name, [&](std::size_t i) {
+    masks::MaskAnalyses analyses;
+    table.rows[i].spec = rows[i].name;
+    table.rows[i].file = rows[i].spec.source->name();
+    for (const Place& place : places) {
+      table.rows[i].targets.push_back({judge(rows[i].spec, place, options, false, &analyses),
+                                       judge(rows[i].spec, place, options, true, &analyses)});
+    }
+  });
+  return table;
+}
+
+int print_engines(const EnginesTable& table, const Options& options) {
+  if (options.format == "text") put_at_once(table.to_text(output_paint()));
+  if (options.format == "markdown") put_at_once(table.to_markdown());
+  if (options.format == "json") print_json(table.to_json());
+  if (options.format == "jsonl") {
+    const Json all = table.to_json();
+    for (const Json& spec : all["specs"]) print_json_line(spec);
+  }
+  return table.exit_code();
+}
+
 Format format_of(const Options& options) {
   if (options.format == "jsonl") return Format::json_lines;
   return options.format == "json" ? Format::json : Format::text;
@@ -364,6 +410,7 @@ int run(const Options& options) {
   if (!paths.ok()) return report(paths.error(), format);
   std::vector<Row> rows;
   if (const int code = add_rows(*paths, options, format, rows); code != kOk) return code;
+  if (options.engines) return print_engines(engines_of(rows, *places, options), options);
   Printer printer(options, rows, *places);
   fill(rows, *places, options, printer);
   printer.finish();
@@ -402,6 +449,10 @@ void add_support(CLI::App& app, Action& action) {
   add_deny(*command);
   command->add_flag("--grad", options->gradients,
                     "Also test the gradients; cells show the backward");
+  command
+      ->add_flag("--engines", options->engines,
+                 "Cells show the engines that are taken, forward and backward")
+      ->excludes("--grad");
   command->add_option("--format", options->format, "Output format")
       ->type_name("text|json|jsonl|markdown")
       ->check(CLI::IsMember({"text", "json", "jsonl", "markdown"}));

@@ -76,14 +76,15 @@ bool has_plain_sigmoids(const ir::Attention& view) {
 }
 
 std::string row_values_text(const ir::Attention& view, const std::vector<ExprId>& values) {
-  std::string text = fmt::format("  static constexpr int kRowValues = {};\n", values.size());
+  std::string text = fmt::format("  static constexpr int kEpilogueValues = {};\n", values.size());
   if (values.empty()) return text;
   ExpressionWriter writer(view, {}, Precision::in_single);
   writer.begin({.batch = true, .head = true, .row = true});
   std::string made;
   for (std::size_t i = 0; i < values.size(); ++i)
     made += fmt::format("    values[{}] = {};\n", i, writer.value(values[i]));
-  return text + "  __device__ void row_values(int b, int h, int row, float* values) const {\n" +
+  return text +
+         "  __device__ void epilogue_values(int b, int h, int row, float* values) const {\n" +
          writer.statements(4) + made + "  }\n";
 }
 

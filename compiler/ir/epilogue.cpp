@@ -28,6 +28,7 @@ Attention epilogue_view(const Attention& attention, std::map<ExprId, ExprId>* nu
   view.score = *attention.epilogue;
   view.epilogue.reset();
   view.masks.clear();
+  view.sums.clear();  // of the keys, which the view has not
   view.normalize = Normalize::softmax;
   view.quotient.reset();
   view.sink.reset();

@@ -84,6 +84,32 @@ class Support(attnc.Case):
                           "--strategy", "unified", code=3).stdout
         self.assertIn("(h200): backward: ", text)
 
+    def test_engines(self):
+        """Both directions; targets that agree share a column, and reasons that differ in numbers are one."""
+        names = [SPECS / f"{name}.attn" for name in ("sigmoid", "head_dim_100", "cache_int8")]
+        support = ("support", *names, "--engines", "--tier", "rules", "--target", "a100,l40s,h200")
+        text = self.attnc(*support, "--format", "markdown", code=3).stdout
+        table, reasons = text.split("\n\n")
+        self.assertEqual(table, "| spec | a100, l40s | h200 |\n|---|---|---|\n| sigmoid | native | native |\n"
+                         "| head_dim_100 | cudnn | cudnn |\n| cache_int8 | r1 | native / r2 |\n"
+                         "| 3 specs | 2 / 2 | 3 / 2 |")
+        first, second = reasons.splitlines()
+        self.assertTrue(first.startswith("- **r1** (cache_int8): attnc's kernels for compute capability .. "), first)
+        self.assertIn("those for compute capability 9.0 do", first)
+        self.assertTrue(second.startswith("- **r2** (cache_int8): "), second)
+        text = self.attnc(*support, code=3).stdout
+        self.assertEqual(text.splitlines()[0].split("  ")[-1], "h200")
+        self.assertIn("\nr2 (cache_int8): ", text)
+        specs = self.attnc_json(*support, code=3)["specs"]
+        lines = self.attnc(*support, "--format", "jsonl", code=3).stdout.splitlines()
+        self.assertEqual([attnc.json.loads(line) for line in lines], specs)
+        cell = specs[2]["targets"][1]
+        self.assertEqual((cell["target"], cell["forward"]["outcome"]), ("l40s", "refused"))
+        self.assertIn("compute capability 8.9", cell["forward"]["reason"])
+        self.assertEqual(specs[0]["targets"][0]["backward"],
+                         {"outcome": "served", "engine": "native", "strategy": "native"})
+        self.attnc(*support, "--grad", code=2)
+
     def test_errors(self):
         self.attnc("support", "--all", SPECS, "--target", "h300", code=2)
         self.attnc("support", code=2)

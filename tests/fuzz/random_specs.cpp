@@ -1,7 +1,8 @@
 // Compiles random specs, without a GPU, and counts the outcomes:
 //
 //   random_specs COUNT FIRST OUT [--jobs N] [--seconds S] [--sample N] [--target h200]
-//                [--engine NAME] [--backward] [--offer] [--only-cudnn] [--kind typed|quantized]
+//                [--engine NAME] [--skeleton mma] [--backward] [--offer] [--only-cudnn]
+//                [--kind typed|quantized|kernels]
 //
 // Compiles specs FIRST .. FIRST + COUNT - 1 with N processes. Writes to OUT: `summary.txt`;
 // `outcomes.txt`, one line per spec (number, outcome, reason); `cases/`, the specs that were
@@ -30,6 +31,7 @@
 #include "compiler/planner/search.h"
 #include "runtime/targets/targets.h"
 #include "runtime/worker/report.h"
+#include "tests/fuzz/kernel_spec.h"
 #include "tests/fuzz/quantized_spec.h"
 #include "tests/fuzz/trial.h"
 #include "tests/fuzz/typed_spec.h"
@@ -51,6 +53,7 @@ struct Options {
   TrialOptions trial;
 
   std::string spec(std::uint64_t number) const {
+    if (kind == "kernels") return kernel_spec(number, trial.backward);
     return kind == "quantized" ? quantized_spec(number) : typed_spec(number);
   }
 };
@@ -247,8 +250,14 @@ int main(int argc, char** argv) {
   app.add_option("--cudnn", options.trial.cudnn_folder, "Folder of cuDNN's libraries");
   app.add_option("--engine", options.trial.lowering, "Engine whose strategies are used")
       ->check(CLI::IsMember(planner::engine_names()));
-  app.add_option("--kind", options.kind, "Specs of 16 bits with any expressions, or of 8 bits")
-      ->check(CLI::IsMember({"typed", "quantized"}));
+  app.add_option(
+         "--kind", options.kind,
+         "Specs of 16 bits with any expressions, of 8 bits, or of what attnc's kernels have")
+      ->check(CLI::IsMember({"typed", "quantized", "kernels"}));
+  app.add_option_function<std::string>(
+         "--skeleton", [&options](const auto&) { options.trial.rewrites.warp_groups = false; },
+         "mma: attnc's kernels that every GPU since compute capability 8.0 runs")
+      ->check(CLI::IsMember({"mma"}));
   app.add_flag("--offer", options.trial.only_offer,
                "Only query cuDNN's heuristics, do not compile");
   app.add_flag("--backward", options.trial.backward, "Compile the backward, not the forward");

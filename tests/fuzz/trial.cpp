@@ -110,6 +110,7 @@ std::set<std::string> combinations_of(const std::string& spec, const std::string
   diag::Sink sink(source);
   const Result<plan::Program> program =
       driver::lower(*driver::front_end(source, {}, sink), lowering);
+  if (!program.ok()) return all;  // served for another direction, or by another skeleton
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
     all.merge(testing::combinations(step->graph));
   }
@@ -153,8 +154,9 @@ Outcome Compiler::in_this_process(const std::string& spec, int report) const {
   if (!attention) return {Ending::invalid, common_words(sink.sorted().at(0).message)};
   const Result<plan::Program> program =
       options_.backward ? driver::lower(driver::training_forward(*attention), options_.lowering,
-                                        plan::Direction::backward)
-                        : driver::lower(*attention, options_.lowering);
+                                        plan::Direction::backward, options_.rewrites)
+                        : driver::lower(*attention, options_.lowering, plan::Direction::forward,
+                                        options_.rewrites);
   if (!program.ok()) return outcome_of(program.error(), Ending::refused_by_rule);
   (void)write_all(report, std::string_view(&kAsksCudnn, 1));
   const Status compiled = compile_steps(*program);

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "compiler/target/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/plan/plan.h"
@@ -39,6 +40,7 @@ struct TrialOptions {
   bool only_offer = false;        // only query cuDNN's heuristics, do not compile
   bool only_cudnn = false;        // do not compile attnc's kernels
   bool backward = false;          // compile the backward, not the forward
+  target::Rewrites rewrites;
   std::chrono::seconds timeout{120};
 };
 

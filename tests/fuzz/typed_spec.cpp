@@ -64,10 +64,6 @@ std::int64_t power_above(std::int64_t value) {
   return power;
 }
 
-struct Sizes {
-  std::int64_t batch = 1, heads = 1, key_heads = 1, rows = 1, columns = 1;
-};
-
 struct Tensor {
   std::string name;
   std::string dtype;
@@ -81,10 +77,7 @@ class TypedSpec : Decisions {
 
   std::string run() {
     const std::string head = dims() + dtype() + align();
-    std::string body;
-    for (unsigned i = one_in(4) ? 2 : 1; i > 0; --i)
-      body += fmt::format("  score {};\n", new_score());
-    for (unsigned i = below(3); i > 0; --i) body += fmt::format("  mask {};\n", mask());
+    std::string body = scores_and_masks();
     has_branches_ = one_in(6);
     body += other_clauses();
     if (one_in(6)) body += sums();
@@ -93,7 +86,22 @@ class TypedSpec : Decisions {
     return fmt::format("attention random(_w = 37) {{\n{}{}{}}}\n", head, declared(), body);
   }
 
+  std::string clauses(const TypedSizes& sizes, bool bottom_right) {
+    sizes_ = sizes;
+    bottom_right_ = bottom_right;
+    const std::string body = scores_and_masks();
+    return declared() + body;
+  }
+
  private:
+  std::string scores_and_masks() {
+    std::string body;
+    for (unsigned i = one_in(4) ? 2 : 1; i > 0; --i)
+      body += fmt::format("  score {};\n", new_score());
+    for (unsigned i = below(3); i > 0; --i) body += fmt::format("  mask {};\n", mask());
+    return body;
+  }
+
   std::int64_t size(std::initializer_list<std::int64_t> sizes) {
     return sizes.begin()[below(static_cast<unsigned>(sizes.size()))];
   }
@@ -639,7 +647,7 @@ class TypedSpec : Decisions {
     }
   }
 
-  Sizes sizes_;
+  TypedSizes sizes_;
   bool bottom_right_ = false;
   bool sink_ = false;
   bool has_branches_ = false;
@@ -651,6 +659,11 @@ class TypedSpec : Decisions {
 
 std::string typed_spec_of(std::span<const std::uint8_t> decisions) {
   return TypedSpec(decisions).run();
+}
+
+std::string typed_clauses(std::span<const std::uint8_t> decisions, const TypedSizes& sizes,
+                          bool bottom_right) {
+  return TypedSpec(decisions).clauses(sizes, bottom_right);
 }
 
 std::string typed_decisions(std::uint64_t number) {

@@ -89,6 +89,7 @@ constexpr std::string_view kTrained[] = {"specs/alphafold_gated.attn",
                                          "tests/gpu/native/epilogue_alone.attn",
                                          "tests/gpu/native/epilogue_gate.attn",
                                          "tests/gpu/native/epilogue_learned.attn",
+                                         "tests/gpu/native/epilogue_lists.attn",
                                          "tests/gpu/native/epilogue_thd.attn",
                                          "tests/gpu/native/epilogue_weight.attn",
                                          "tests/gpu/native/wide_tree.attn"};

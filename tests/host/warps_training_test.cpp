@@ -60,7 +60,8 @@ constexpr const char* kSpecs[] = {"specs/alphafold_gated.attn",
                                   "tests/gpu/native/branches_sparse.attn",
                                   "tests/gpu/native/deterministic.attn",
                                   "tests/gpu/native/epilogue_gate.attn",
-                                  "tests/gpu/native/epilogue_learned.attn"};
+                                  "tests/gpu/native/epilogue_learned.attn",
+                                  "tests/gpu/native/epilogue_lists.attn"};
 
 // Adds the pair of programs that a training runs, on the next GPU in turns.
 void add(const std::string& text, const ir::Attention& attention, std::vector<Subject>& subjects) {

@@ -9,8 +9,8 @@
 namespace kernels {
 
 // 16-bit floats. E has what becomes of an element: epilogue(b, h, row, column, values, o,
-// sigmoid), where values are those of its vectors and then those of row_values(b, h, row, ..). A
-// row past the length stays 0.
+// sigmoid), where values are those of its vectors and then those of epilogue_values(b, h, row, ..).
+// A row past the length stays 0.
 template <class Base>
 struct RowsOfEpilogue : Base {
   using C = typename Base::C;
@@ -45,7 +45,7 @@ struct RowsOfEpilogue : Base {
   // of as many parts as registers hold, those of the second row after those of the first.
   static constexpr int kAhead = kWidth <= 128 ? kWidth / 32 : 1;
   struct Ahead {
-    float values[2][E::kRowValues + 1];
+    float values[2][E::kEpilogueValues + 1];
     EpilogueVectors<E> vectors[kAhead];
   };
   __device__ __forceinline__ void read_ahead(const TileRows<C>& at, Ahead& ahead) const {
@@ -90,7 +90,7 @@ struct RowsOfEpilogue : Base {
   __device__ __forceinline__ void store_merged_columns(int b, int h, int q, int column,
                                                        const float (&x)[8], float factor) {
     const RowOfHead row = row_of_head(b, h, q);
-    float values[E::kRowValues + 1];
+    float values[E::kEpilogueValues + 1];
     read_values(row, values);
     EpilogueVectors<E> vectors;
     load(row, column, vectors);
@@ -161,10 +161,10 @@ struct RowsOfEpilogue : Base {
 
   // Nothing is read of a row that is not there.
   __device__ __forceinline__ void read_values(const RowOfHead& row, float* values) const {
-    if constexpr (E::kRowValues > 0) {
+    if constexpr (E::kEpilogueValues > 0) {
 #pragma unroll
-      for (int n = 0; n < E::kRowValues; ++n) values[n] = 0;
-      if (row.present) expressions.row_values(row.b, row.h, row.q, values);
+      for (int n = 0; n < E::kEpilogueValues; ++n) values[n] = 0;
+      if (row.present) expressions.epilogue_values(row.b, row.h, row.q, values);
     }
   }
 
@@ -186,7 +186,7 @@ struct RowsOfEpilogue : Base {
   // Two columns from `column` on, of which the sums are `two`; pair i of the vectors.
   template <class Sigmoid>
   __device__ __forceinline__ unsigned after(const RowOfHead& row, int column,
-                                            const float (&values)[E::kRowValues + 1],
+                                            const float (&values)[E::kEpilogueValues + 1],
                                             const EpilogueVectors<E>& vectors, int i,
                                             const float (&two)[2], float factor,
                                             const Sigmoid& sigmoid) const {
@@ -195,10 +195,10 @@ struct RowsOfEpilogue : Base {
     for (int j = 0; j < 2; ++j) {
       const float inner = factor == 0 ? 0 : two[j] * factor;
       if (C::kStored % 32 != 0 && column + j >= C::kStored) continue;
-      float of[E::kVectors + E::kRowValues + 1];
+      float of[E::kVectors + E::kEpilogueValues + 1];
       vectors.get(i, j, of);
 #pragma unroll
-      for (int n = 0; n < E::kRowValues; ++n) of[E::kVectors + n] = values[n];
+      for (int n = 0; n < E::kEpilogueValues; ++n) of[E::kVectors + n] = values[n];
       made[j] = expressions.epilogue(row.b, row.h, row.q, column + j, of, inner, sigmoid);
     }
     return pair(Output{}, made[0], made[1]);

@@ -159,6 +159,16 @@ TEST(StaticFaults, AreFoundBesideMasksThatAreNoGuard) {
 }
 
 // One element too few, at the far corner alone.
+// Columns of a result are no keys, of which there may be fewer.
+TEST(StaticFaults, AreNotThoseOfSumsBesideAnEpilogue) {
+  const std::string sums =
+      "tensor g: f32[Skv]; let c = cumsum(g[kv_idx]); score score + c[kv_idx]; ";
+  EXPECT_THAT(check_text("attention x { dims B = 1, Hq = 1, Sq = 33, Skv = 7, D = 64; " + sums +
+                         "tensor e: f32[Dv]; epilogue o * e[d_idx]; }")
+                  .text,
+              IsEmpty());
+}
+
 TEST(StaticFaults, AreFoundAtAnySize) {
   for (const char* size : {"512", "1024", "2048", "4096", "65536", "131072"}) {
     const std::string dims = "attention x { dims B = 1, Hq = 1, D = 8, Sq = " + std::string(size);
