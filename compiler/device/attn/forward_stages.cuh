@@ -59,19 +59,13 @@ struct Stages {
   static_assert(!C::kValuesOfKeys || (C::kDepthPanel == C::kWidthPanel &&
                                       C::kGroupedKeys == C::kGroupedValues && !kOf8Bits),
                 "");
-  // Blocks of 8 bits, as they are copied: keys, then values.
-  static constexpr int kMost = C::kGroups == 1 ? 4 : 2;
-  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel, kMost>;
-  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel, kMost>;
-  // Scales of keys and of values of a block: behind its rows, as threads copy them, one each; and
-  // in the order of keys.
-  static constexpr int kRawScales = C::kTokenScales ? 2 * 4 * kWideningThreads : 0;
+  // Blocks of 8 bits; and scales of their keys and values.
+  using KeyRows = WidenedRows<C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>;
+  using ValueRows = WidenedRows<C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>;
   static constexpr int kScaleBytes = C::kTokenScales ? 2 * 4 * C::kKeys : 0;
-  static constexpr int kRawBytes = BytesOfRows<C::kWidens, KeyRows, ValueRows>::kBytes + kRawScales;
   static constexpr int kBarriers = C::kQueries * kQueryBytes + C::kStages * kKeyBytes +
                                    kValueStages * kValueBytes + C::kTables * kTableBytes +
-                                   kHanded * kHandedBytes + C::kRaws * kRawBytes +
-                                   C::kStages * kScaleBytes;
+                                   kHanded * kHandedBytes + C::kStages * kScaleBytes;
   static constexpr int kCount =
       C::kQueries + C::kStages + kValueStages + C::kTables + kHanded;  // of pairs of barriers
   // Whether values past the length of a batch are cleared. Copies by rows leave them out, and so do
@@ -82,7 +76,7 @@ struct Stages {
   using ValueTails = Tails<kHasTails ? C::kStages : 0>;
   static constexpr int kTails = kBarriers + 16 * kCount;
   static constexpr int kWords = kTails + ValueTails::kBytes;
-  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages + 8 + 4 * C::kRaws;
+  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages + 8;
 
   unsigned base;
 
@@ -93,9 +87,8 @@ struct Stages {
   }
   __device__ unsigned table(int n) const { return value(C::kStages) + n * kTableBytes; }
   __device__ unsigned handed(int n) const { return table(C::kTables) + n * kHandedBytes; }
-  __device__ unsigned raw(int n) const { return handed(kHanded) + n * kRawBytes; }
   // Scales of keys; those of values follow.
-  __device__ unsigned scales(int n) const { return raw(C::kRaws) + n * kScaleBytes; }
+  __device__ unsigned scales(int n) const { return handed(kHanded) + n * kScaleBytes; }
   __device__ unsigned query_full(int n) const { return base + kBarriers + 16 * n; }
   __device__ unsigned key_full(int n) const { return query_full(C::kQueries) + 16 * n; }
   __device__ unsigned value_full(int n) const {
@@ -106,7 +99,6 @@ struct Stages {
   __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
   __device__ unsigned key_word(int n) const { return query_word(C::kQueries) + 4 * n; }
   __device__ unsigned item_word(int n) const { return key_word(C::kStages) + 4 * n; }
-  __device__ unsigned raw_word(int n) const { return item_word(2) + 4 * n; }
   __device__ ValueTails tails() const { return {base + kTails}; }
 
   __device__ void init() const {

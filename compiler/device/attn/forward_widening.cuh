@@ -1,10 +1,10 @@
-// Threads of the forward kernel that copy keys and values of 8 bits, and widen them (kWidens): a
-// warp group has the keys, another one the values.
+// Threads of the forward kernel that load keys and values of 8 bits, and widen them (kWidens).
 //
-// All come row by row, wherever they are (widened_rows.cuh). A block is copied into one of kRaws
-// places, and widened into a stage kRaws - 1 blocks later:
+// All come row by row, wherever they are (widened_rows.cuh). A thread holds its part of kHeld
+// blocks in registers, and has found the rows of the one behind them:
 //
-//   copied      0  1  2  3   4   5  ..
+//   found       0  1  2  3   4   5  ..
+//   loaded         0  1  2   3   4  ..
 //   widened              0   1   2  ..        into stages, as they become empty
 //
 // Queries are copied when the first block of their tile is widened: before that, their stage may
@@ -41,15 +41,14 @@ struct RowsOfSide {
     }
   }
   // Nothing is read of rows past the end, wherever they would be.
-  __device__ void copy(unsigned to) const {
+  __device__ void load(typename Rows::Raw& raw) const {
 #pragma unroll
     for (int step = 0; step < Rows::kSteps; ++step) {
-      const bool present = page[step] >= 0;
       const int row = first + Rows::row_at(step);
       const int in_page = kPage > 0 ? (unsigned)row % kPage : row;
       const unsigned char* from = rows + in_page * row_stride;
       if constexpr (kPage > 0) from += page[step] * page_stride;
-      Rows::copy(to, step, from, present);
+      Rows::load(raw, step, from, page[step] >= 0);
     }
   }
 
@@ -57,109 +56,149 @@ struct RowsOfSide {
     if constexpr (kPage > 0) return Side::table(tensors, b)[(unsigned)row / kPage];
     return 0;
   }
-  // Copies the scale of a row of the batch, or 0.
-  static __device__ void copy_scale(unsigned to, const ForwardTensors& tensors, int b, int head,
-                                    int row, bool has) {
-    const float* from = Side::scales(tensors, head);
-    if (has) {
-      const int in_page = kPage > 0    ? (unsigned)row % kPage
-                          : Side::kThd ? tensors.column_starts[b] + row
-                                       : row;
-      const int page = kPage > 0 || Side::kThd ? page_of(tensors, b, row) : b;
-      from += page * Side::kScalePage + in_page * Side::kScaleRow;
-    }
-    copy_word(to, from, has);
+  // The scale of a row of the batch, or 0.
+  static __device__ float scale_of(const ForwardTensors& tensors, int b, int head, int row,
+                                   bool has) {
+    if (!has) return 0;
+    const int in_page = kPage > 0    ? (unsigned)row % kPage
+                        : Side::kThd ? tensors.column_starts[b] + row
+                                     : row;
+    const int page = kPage > 0 || Side::kThd ? page_of(tensors, b, row) : b;
+    return Side::scales(tensors, head)[page * Side::kScalePage + in_page * Side::kScaleRow];
   }
 };
 
-// A warp group that widens keys, or values.
-template <class Base, bool kOfKeys>
-struct WideningCopies : Base {
+// The blocks of a stream: of an item after another.
+template <class Items>
+struct StreamOfBlocks : ForwardCopies<Items> {
+  using Base = ForwardCopies<Items>;
+  using Item = typename Base::Item;
+  using Blocks = typename Base::Blocks;
+
+  int number;  // of the item
+  int taken;
+  bool more;   // whether there is a block
+  bool fresh;  // whether it is the first one of its item
+  Item item;
+  Blocks blocks;
+  decltype(((Items*)nullptr)->read_item(0)) next;
+
+  __device__ void begin_stream() {
+    number = this->first_item();
+    next = this->read_item(number);
+    begin_item();
+  }
+  // After the block that `blocks` has begun with.
+  __device__ void end_block() {
+    Base::end_block(blocks);
+    if (fresh) {
+      number = this->next_item(number, this->known_to_all(taken));
+      next = this->read_item(number);
+      fresh = false;
+    }
+    if (blocks.left == 0) begin_item();
+  }
+
+ private:
+  __device__ void begin_item() {
+    item = this->item_of(next);
+    more = this->is_item(number);
+    if (!more) return;
+    fresh = true;
+    taken = this->is_first() ? this->take(number) : 0;
+    blocks = this->blocks_of(item);
+  }
+};
+
+// All threads of a warp group.
+template <class Items>
+struct WideningProducer : StreamOfBlocks<Items> {
+  using Base = StreamOfBlocks<Items>;
   using C = typename Base::C;
   using S = typename Base::S;
   using Item = typename Base::Item;
-  using Blocks = typename Base::Blocks;
-  using Base::stages, Base::tensors, Base::key, Base::value, Base::is_first;
-  using Side = typename Which<kOfKeys, KeySide<C>, ValueSide<C>>::Type;
-  using Rows = typename Which<kOfKeys, typename S::KeyRows, typename S::ValueRows>::Type;
-  using Type = typename Which<kOfKeys, typename C::Keys, typename C::Values>::Type;
+  using Base::stages, Base::tensors, Base::key, Base::value, Base::item, Base::blocks, Base::more,
+      Base::fresh, Base::is_first;
+  using KeyRows = typename S::KeyRows;
+  using ValueRows = typename S::ValueRows;
+  using Keys = RowsOfSide<KeySide<C>, KeyRows>;
+  using Values = RowsOfSide<ValueSide<C>, ValueRows>;
 
-  Turn<C::kRaws> copied{}, widened{};
-  int waiting = 0;         // blocks that are copied, and not widened
-  Item item_of_queries{};  // whose first block is not widened,
-  int blocks_before = -1;  // nor as many before it; -1: it is
+  // What is known of a block.
+  struct Known {
+    bool exists, begins;  // begins: it is the first one of its item
+    unsigned word;        // that tells consumers of it
+    Item item;
+  };
+  struct Held : Known {
+    typename KeyRows::Raw keys;
+    typename ValueRows::Raw values;
+    float scales[2];  // of a key and of its value, with kTokenScales
+  };
+  struct Found : Known {
+    Keys keys;
+    Values values;
+    int key, ends[2];  // the block's first key; ends of keys and of values, with kTokenScales
+  };
 
-  // The group with values goes as far as that with keys: consumers may need them before the stage
-  // of queries is empty, and both wait for each other where an item begins.
-  __device__ void begin_item(const Item& item) {
-    while (blocks_before >= 0) widen_oldest<0>();
-    item_of_queries = item, blocks_before = waiting;
-  }
-
-  // The rows of the next block.
-  using Found = RowsOfSide<Side, Rows>;
-  __device__ void find(const Item& item, const Blocks& blocks, Found& found) const {
-    found.find(tensors, Base::batch_of_keys(item), blocks.key, head_of(item),
-               kOfKeys ? blocks.keys : blocks.used);
-  }
-
-  // Copies the next block, which is `found`; finds the one behind it.
-  __device__ void copy_block(const Item& item, Blocks& blocks, Found& found) {
-    if (waiting == C::kRaws) widen_oldest<C::kRaws - 1>();
-    const int at = blocks.key;
-    const unsigned flags = Base::begin_block(blocks);
-    if (kOfKeys && is_first()) store_shared(stages.raw_word(copied.stage), at | flags);
-    const unsigned to = raw_of(copied.stage);
-    found.copy(to);
-    if constexpr (kOfKeys && C::kTokenScales) copy_scales(item, blocks, at);
-    commit_copies();
-    copied.next();
-    ++waiting;
-    Base::end_block(blocks);
-    if (blocks.left > 0) find(item, blocks, found);
-  }
-
-  // Widens all blocks; keys say that there is none after them.
-  __device__ void finish_blocks() {
-    while (waiting > 0) widen_oldest<0>();
-    if constexpr (kOfKeys) {
-      begin_keys(kEndOfStream);
-      arrive(stages.key_full(key.stage));
+  __device__ void run() {
+    this->prefetch_maps();
+    if constexpr (C::kOverlaps) wait_for_launch();
+    this->begin_stream();
+    Found found;
+    find_next(found);
+    Held held[C::kHeld];
+#pragma unroll
+    for (int i = 0; i < C::kHeld; ++i) load_next(held[i], found);
+    for (;;) {
+#pragma unroll
+      for (int i = 0; i < C::kHeld; ++i) {
+        if (!held[i].exists) return end_stream();
+        widen(held[i]);
+        load_next(held[i], found);
+      }
     }
   }
 
  private:
   static __device__ int head_of(const Item& item) { return item.unit * C::kPack / C::kHeadsOfKey; }
-  __device__ unsigned raw_of(int stage) const {
-    return stages.raw(stage) + (kOfKeys ? 0 : S::KeyRows::kBytes);
+
+  __device__ void find_next(Found& found) {
+    found.exists = more;
+    if (!more) return;
+    found.begins = fresh, found.item = item;
+    const int b = Base::batch_of_keys(item), head = head_of(item);
+    found.keys.find(tensors, b, blocks.key, head, blocks.keys);
+    found.values.find(tensors, b, blocks.key, head, blocks.used);
+    if constexpr (C::kTokenScales)
+      found.key = blocks.key, found.ends[0] = blocks.keys, found.ends[1] = blocks.used;
+    found.word = blocks.key;
+    found.word |= Base::begin_block(blocks);
+    this->end_block();
   }
 
-  // kLater: copies of as many blocks may still be on their way.
-  template <int kLater>
-  __device__ void widen_oldest() {
-    wait_for_copies<kLater>();
-    const bool begins = blocks_before >= 0 && blocks_before-- == 0;
-    if constexpr (kOfKeys) {
-      if (begins) this->copy_queries(item_of_queries);
-      widen_keys();
-    } else {
-      widen_values();
-    }
-    widened.next();
-    --waiting;
+  // Loads what is found, and finds what is behind it.
+  __device__ void load_next(Held& held, Found& found) {
+    (Known&)held = found;
+    if (!found.exists) return;
+    found.keys.load(held.keys);
+    found.values.load(held.values);
+    if constexpr (C::kTokenScales) load_scales(held, found);
+    find_next(found);
   }
-  __device__ void widen_keys() {
-    begin_keys(is_first() ? load_shared(stages.raw_word(widened.stage)) : 0);
-    Rows::widen(Type{}, typename C::Float{}, raw_of(widened.stage), stages.key(key.stage));
-    if constexpr (C::kTokenScales) order_scales(scales_of(widened.stage));
+
+  __device__ void widen(const Held& held) {
+    if (held.begins) this->copy_queries(held.item);
+    begin_keys(held.word);
+    KeyRows::widen(typename C::Keys{}, typename C::Float{}, held.keys, stages.key(key.stage));
+    if constexpr (C::kTokenScales) store_scales(held);
     publish_writes();
     arrive(stages.key_full(key.stage));
     key.next();
-  }
-  __device__ void widen_values() {
     const unsigned full = stages.value_full(value.stage);
     wait(empty_of(full), value.parity);
-    Rows::widen(Type{}, typename C::Float{}, raw_of(widened.stage), stages.value(value.stage));
+    ValueRows::widen(typename C::Values{}, typename C::Float{}, held.values,
+                     stages.value(value.stage));
     publish_writes();
     arrive(full);
     value.next();
@@ -169,58 +208,26 @@ struct WideningCopies : Base {
     wait(empty_of(stages.key_full(key.stage)), key.parity);
     if (is_first()) store_shared(stages.key_word(key.stage), word);
   }
+  // Says that there is no block behind.
+  __device__ void end_stream() const {
+    begin_keys(kEndOfStream);
+    arrive(stages.key_full(key.stage));
+  }
 
-  // Scales of a block as threads copied them: those of a key and of its value each.
-  __device__ unsigned scales_of(int stage) const {
-    return stages.raw(stage) + S::kRawBytes - S::kRawScales + 8 * threadIdx.x;
-  }
-  __device__ void copy_scales(const Item& item, const Blocks& blocks, int at) const {
+  // Scales of the key, and of the value, that has the number of the thread.
+  __device__ void load_scales(Held& held, const Found& found) const {
     if (threadIdx.x >= C::kKeys) return;
-    const int b = Base::batch_of_keys(item), head = head_of(item), row = at + (int)threadIdx.x;
-    const unsigned to = scales_of(copied.stage);
-    using Keys = RowsOfSide<KeySide<C>, typename S::KeyRows>;
-    using Values = RowsOfSide<ValueSide<C>, typename S::ValueRows>;
-    Keys::copy_scale(to, tensors, b, head, row, row < blocks.keys);
-    Values::copy_scale(to + 4, tensors, b, head, row, row < blocks.used);
+    const int b = Base::batch_of_keys(found.item), head = head_of(found.item);
+    const int row = found.key + (int)threadIdx.x;
+    held.scales[0] = Keys::scale_of(tensors, b, head, row, row < found.ends[0]);
+    held.scales[1] = Values::scale_of(tensors, b, head, row, row < found.ends[1]);
   }
-  // Stores the scales that this thread copied: those of keys, then those of values.
-  __device__ void order_scales(unsigned from) const {
+  // In the order of keys: those of keys, then those of values.
+  __device__ void store_scales(const Held& held) const {
     if (threadIdx.x >= C::kKeys) return;
     const unsigned to = stages.scales(key.stage) + 4 * threadIdx.x;
-    const float2 both = load_two(from);
-    store_shared(to, __float_as_uint(both.x));
-    store_shared(to + 4 * C::kKeys, __float_as_uint(both.y));
-  }
-};
-
-// All threads of a warp group; both take the same items.
-template <class Items, bool kOfKeys>
-struct WideningProducer : WideningCopies<ForwardCopies<Items>, kOfKeys> {
-  using Base = WideningCopies<ForwardCopies<Items>, kOfKeys>;
-  using C = typename Base::C;
-  using Item = typename Base::Item;
-  using Blocks = typename Base::Blocks;
-  using Base::first_item, Base::is_item, Base::take, Base::next_item, Base::read_item,
-      Base::item_of, Base::blocks_of, Base::is_first, Base::known_to_all;
-
-  __device__ void run() {
-    if (kOfKeys) this->prefetch_maps();
-    if constexpr (C::kOverlaps) wait_for_launch();
-    int n = first_item();
-    Item item = item_of(read_item(n));
-    while (is_item(n)) {
-      const int taken = is_first() ? take(n) : 0;
-      this->begin_item(item);
-      Blocks blocks = blocks_of(item);
-      typename Base::Found found;
-      this->find(item, blocks, found);
-      this->copy_block(item, blocks, found);
-      n = next_item(n, known_to_all(taken));
-      const auto next = read_item(n);
-      while (blocks.left > 0) this->copy_block(item, blocks, found);
-      item = item_of(next);
-    }
-    this->finish_blocks();
+    store_shared(to, __float_as_uint(held.scales[0]));
+    store_shared(to + 4 * C::kKeys, __float_as_uint(held.scales[1]));
   }
 };
 

@@ -5,6 +5,8 @@
 
 namespace kernels {
 
+constexpr int kWideningThreads = 128;  // a warp group
+
 // Four elements of a word, in their order, as two pairs. NaN stays NaN, infinity stays infinity.
 
 ATTN_INLINE uint2 halves_of(E4M3, unsigned four) {
@@ -69,10 +71,15 @@ ATTN_INLINE uint2 widened(From, To to, unsigned four) {
   return Widening<From>::to(to, four);
 }
 
-// Copies 4 bytes, or zeros, as copy_vector does 16.
-ATTN_INLINE void copy_word(unsigned to, const void* from, bool has) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(has ? 4 : 0)
-               : "memory");
+// 16 bytes of memory that the kernel does not write, or zeros.
+ATTN_INLINE void load_global(uint4& four, const unsigned char* from, bool has) {
+  asm volatile(
+      "{\n.reg .pred has;\nsetp.ne.b32 has, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n"
+      "mov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@has ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w)
+      : "l"(from), "r"((int)has)
+      : "memory");
 }
 
 }  // namespace kernels

@@ -103,36 +103,28 @@ constexpr Row kTableOf8Bits[] = {
     {256, 256, 1, 64, 4, 2, 0.6},
 };
 
-// Tiles whose keys and values are widened from 8 bits, by two warp groups besides those that
-// compute; `stages` are of 16 bits, and the rest of shared memory is for blocks on their way.
+// Tiles whose keys and values are widened from 8 bits.
 constexpr Row kTableOfWidened[] = {
     {64, 64, 2, 128, 2, 2, 1.0},         {64, 64, 2, 64, 2, 2, 0.8, true},
-    {64, 64, 1, 128, 2, 2, 0.6},
+    {64, 64, 1, 128, 3, 2, 0.6},
 
     {96, 96, 2, 128, 2, 1, 1.0},         {96, 96, 2, 64, 2, 2, 0.8, true},
-    {96, 96, 1, 96, 2, 2, 0.6},
+    {96, 96, 1, 96, 3, 2, 0.6},
 
-    {128, 128, 2, 128, 2, 1, 1.02},      {128, 128, 2, 112, 2, 1, 1.01},
     {128, 128, 2, 96, 2, 1, 1.0},        {128, 128, 2, 80, 2, 1, 0.95},
-    {128, 128, 2, 64, 2, 1, 0.8, true},  {128, 128, 1, 96, 2, 1, 0.6},
-    {128, 128, 1, 64, 2, 2, 0.55, true},
+    {128, 128, 2, 64, 2, 1, 0.8, true},  {128, 128, 1, 96, 3, 1, 0.6},
+    {128, 128, 1, 64, 3, 2, 0.55, true},
 
     {192, 128, 2, 80, 2, 1, 1.0},        {192, 128, 2, 64, 2, 1, 0.8, true},
-    {192, 128, 1, 64, 2, 1, 0.6},
+    {192, 128, 1, 64, 3, 1, 0.6},
 
-    {192, 192, 2, 64, 2, 1, 1.0},        {192, 192, 1, 64, 2, 1, 0.6},
+    {192, 192, 2, 64, 2, 1, 1.0},        {192, 192, 1, 64, 3, 1, 0.6},
 
-    {256, 256, 2, 48, 2, 1, 1.0},        {256, 256, 1, 48, 2, 1, 0.6},
+    {256, 256, 2, 48, 2, 1, 1.0},        {256, 256, 1, 48, 3, 1, 0.6},
 };
 
-// As many blocks on their way as fit, of which one is widened; at least 2.
-constexpr std::int64_t kMostRaws = 8;
-bool has_raws(Tile& tile) {
-  for (tile.raws = kMostRaws; tile.raws >= 2; --tile.raws) {
-    if (tile.shared_bytes() <= kMostShared) return true;
-  }
-  return false;
-}
+// Registers are for one block where several warp groups compute.
+std::int64_t held_of(const Tile& tile) { return tile.groups == 1 ? 2 : 1; }
 
 std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
@@ -210,18 +202,6 @@ bool clears_values(const ir::Attention& attention) {
          (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
 }
 
-// As WidenedRows (attn/widened_rows.cuh).
-std::int64_t Tile::raw_bytes() const {
-  constexpr std::int64_t kWarps = 4, kThreads = 128, kVectorBytes = 16, kScaleBytes = 4;
-  constexpr std::int64_t kLanesOfRow = 4, kRowsAtOnce = 32 / kLanesOfRow;
-  std::int64_t bytes = 0;
-  for (const std::int64_t columns : {depth, width}) {
-    bytes += ceil_div(keys / kWarps, kRowsAtOnce) * ceil_div(columns / kVectorBytes, kLanesOfRow) *
-             kThreads * kVectorBytes;
-  }
-  return bytes + (token_scales ? 2 * kScaleBytes * kThreads : 0);
-}
-
 // Bytes of Stages (attn/forward_stages.cuh), and what aligns them.
 std::int64_t Tile::shared_bytes() const {
   const std::int64_t of_values = values_of_keys ? 0
@@ -232,7 +212,7 @@ std::int64_t Tile::shared_bytes() const {
   return alignment() + element * elements + tables * table_bytes() + handed() * handed_bytes() +
          16 * (queries + (values_of_keys ? 1 : 2) * stages + tables + handed()) +
          (clears_values ? tail_bytes(stages) : 0) + 8 * queries + 4 * stages + 8 +
-         raws * (raw_bytes() + 4) + (token_scales ? 2 * 4 * stages * keys : 0);
+         (token_scales ? 2 * 4 * stages * keys : 0);
 }
 
 std::int64_t Tile::table_bytes() const {
@@ -289,7 +269,7 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
     if (tile.values_of_keys && !has_stages(tile)) continue;
     tile.token_scales = has_token_scales(attention);
-    if (attention.cache && !has_raws(tile)) continue;
+    if (attention.cache) tile.held = held_of(tile);
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

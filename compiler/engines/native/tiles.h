@@ -51,9 +51,9 @@ struct Tile {
   bool of_warps = false;
   std::int64_t strips = 1;    // of 16 rows that a warp has, then
   std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
-  // Blocks of keys and values of 8 bits that are on their way before they are widened to `element`
+  // Blocks of keys and values of 8 bits that threads hold before they are widened to `element`
   // (attn/forward_widening.cuh); 0: keys and values have the type of queries.
-  std::int64_t raws = 0;
+  std::int64_t held = 0;
   bool token_scales = false;  // each key has its scales, then
 
   std::int64_t rows() const { return kGroup * groups; }
@@ -65,7 +65,7 @@ struct Tile {
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
   std::int64_t threads() const {
-    return of_warps ? 128 * groups / strips : 128 * (groups * shares + (raws > 0 ? 2 : 1));
+    return of_warps ? 128 * groups / strips : 128 * (groups * shares + 1);
   }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
   std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
@@ -73,7 +73,6 @@ struct Tile {
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;
   std::int64_t shared_bytes() const;
-  std::int64_t raw_bytes() const;  // of a block of 8 bits, as threads copy it
   // Aligns shared memory: products of warp groups want whole patterns of a swizzle, others rows.
   std::int64_t alignment() const { return of_warps ? 128 : 1024; }
   // Whether queries stay in registers; with `of_warps`.

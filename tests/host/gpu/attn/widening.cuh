@@ -5,6 +5,8 @@
 
 namespace kernels {
 
+constexpr int kWideningThreads = 128;
+
 ATTN_INLINE float float_of(E4M3, unsigned char bits) {
   return (float)attn::from_fp8_bits(attn::DType::e4m3, bits);
 }
@@ -28,8 +30,9 @@ ATTN_INLINE uint2 widened(From type, To to, unsigned four) {
   return make_uint2(pair(to, all[0], all[1]), pair(to, all[2], all[3]));
 }
 
-ATTN_INLINE void copy_word(unsigned to, const void* from, bool has) {
-  attn::gpu::copy_vector(to, has ? from : nullptr, 4);
+ATTN_INLINE void load_global(uint4& four, const unsigned char* from, bool has) {
+  four = {};
+  if (has) memcpy(&four, from, sizeof four);
 }
 
 }  // namespace kernels
