@@ -58,10 +58,10 @@ struct AheadSteps : Base {
   using E = typename Base::E;
   using Base::Base;
   using Base::stages, Base::query, Base::key, Base::value, Base::tile_words, Base::block,
-      Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kWords, Base::release,
-      Base::fetch, Base::read_block, Base::begin_tile, Base::take_scores, Base::take_products,
-      Base::scale_outputs, Base::rescales, Base::pack, Base::take, Base::hand_over,
-      Base::wait_for_values, Base::weigh_values, Base::finished_rows_of;
+      Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::p, Base::tensors,
+      Base::kWords, Base::release, Base::fetch, Base::read_block, Base::begin_tile,
+      Base::take_scores, Base::take_products, Base::scale_outputs, Base::rescales, Base::pack,
+      Base::hand_over, Base::wait_for_values, Base::weigh_values, Base::finished_rows_of;
 
   // All tiles.
   __device__ __forceinline__ void run_tiles() {
@@ -117,7 +117,7 @@ struct AheadSteps : Base {
     if (reads) end_values();
     if constexpr (kMore) end_scores(following);
     if (scales) scale_outputs(factor);
-    take(packed);
+    take_weights(packed);
     adds = !first;
     if constexpr (!C::kValuesOfKeys) wait_for_values();
     weigh_values();
@@ -135,6 +135,16 @@ struct AheadSteps : Base {
     }
     wait(stages.key_full(key.stage), key.parity);
     return false;
+  }
+
+  // Weights go where the product before has read those before. The assembler keeps these registers
+  // for as long as it sees a use: it does not look for products of the step before. So there is
+  // one, of a condition that never holds.
+  __device__ __forceinline__ void take_weights(const unsigned (&packed)[kWords]) {
+    pin(p);
+    const bool never = tensors.o == nullptr;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) p[i] = never ? p[i] : packed[i];
   }
 
   // The scores of a block are computed.
