@@ -35,25 +35,23 @@ struct AheadProducts : Base {
   using Base::Base;
   using Base::s, Base::kScores, Base::kStepsOfKeys;
 
-  static constexpr int kParts = 3;
   float next[kScores];
 
+  // The first part is the largest, but no more than wait beside values that are weighed: about 15
+  // products with 32 keys on an H200.
   template <int kPart>
   __device__ __forceinline__ void multiply_part() {
-    // Twice as many products wait as are computed meanwhile, but for the last ones.
     constexpr int kFirst = kStepsOfKeys * 2 / 5, kSecond = (kFirst + kStepsOfKeys) / 2;
     constexpr int kBounds[] = {0, kFirst, kSecond, kStepsOfKeys};
     this->template multiply_steps<kBounds[kPart], kBounds[kPart + 1]>(next);
   }
   __device__ __forceinline__ void multiply_further() { multiply_part<1>(); }
 
-  // The scores that were computed. The assembler would see through a plain copy, and serialize the
-  // products.
+  // The scores that were computed.
   __device__ __forceinline__ void take_scores() {
     pin(next);
-    const unsigned zero = unknown(0);
 #pragma unroll
-    for (int i = 0; i < kScores; ++i) s[i] = __uint_as_float(__float_as_uint(next[i]) | zero);
+    for (int i = 0; i < kScores; ++i) s[i] = next[i];
   }
 };
 
@@ -63,17 +61,17 @@ struct AheadSteps : Base {
   using E = typename Base::E;
   using Base::Base;
   using Base::stages, Base::query, Base::key, Base::value, Base::tile_words, Base::block,
-      Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::kWords, Base::release,
-      Base::fetch, Base::read_block, Base::begin_tile, Base::take_scores, Base::take_products,
-      Base::scale_outputs, Base::rescales, Base::pack, Base::hand_over, Base::wait_for_values,
-      Base::weigh_values, Base::finished_rows_of;
+      Base::adds, Base::maximum, Base::sum, Base::kept, Base::o, Base::p, Base::tensors,
+      Base::kWords, Base::release, Base::fetch, Base::read_block, Base::begin_tile,
+      Base::take_scores, Base::take_products, Base::scale_outputs, Base::rescales, Base::pack,
+      Base::hand_over, Base::wait_for_values, Base::weigh_values, Base::finished_rows_of;
 
   // All tiles.
   __device__ __forceinline__ void run_tiles() {
 #pragma unroll
     for (int i = 0; i < Base::kOutputs; ++i) o[i] = 0;
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) this->p[i] = 0;
+    for (int i = 0; i < kWords; ++i) p[i] = 0;
     fetch(0);
     while (block != kEndOfStream) {
       begin_tile();
@@ -129,7 +127,7 @@ struct AheadSteps : Base {
     if (reads) end_values();
     if constexpr (kMore) end_scores(following);
     if (scales) scale_outputs(factor);
-    this->take_in_loop(packed, tile_words[0] >> 31);
+    take_weights(packed);
     adds = !first;
     if constexpr (!C::kValuesOfKeys) wait_for_values();
     weigh_values();
@@ -147,6 +145,16 @@ struct AheadSteps : Base {
     }
     wait(stages.key_full(key.stage), key.parity);
     return false;
+  }
+
+  // Weights go where the product before has read those before. The assembler keeps these registers
+  // for as long as it sees a use: it does not look for products of the step before. So there is
+  // one, of a condition that never holds.
+  __device__ __forceinline__ void take_weights(const unsigned (&packed)[kWords]) {
+    pin(p);
+    const bool never = tensors.o == nullptr;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) p[i] = never ? p[i] : packed[i];
   }
 
   // The scores of a block are computed.

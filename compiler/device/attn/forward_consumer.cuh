@@ -106,7 +106,7 @@ struct Consumer : ForwardLayers<C, E, kSecond>::Steps {
       float factor[2];
       take_over(factor);
       if (block == kEndOfStream) return;
-      if (!(block & kFirstOfTile) && block & kScalesOutputs) this->scale_outputs(factor);
+      if (block & kScalesOutputs) this->scale_outputs(factor);
       adds = !(block & kFirstOfTile);
       wait_for_values();
       weigh_values();

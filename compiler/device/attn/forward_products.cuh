@@ -21,6 +21,9 @@ struct ForwardProducts : Base {
 
   __device__ __forceinline__ void multiply_keys() { multiply_steps<0, kStepsOfKeys>(s); }
 
+  // Whether few instructions describe the matrices of a step: others are between these.
+  static constexpr bool kShort = C::kShares > 1;
+
   // Issues steps of the product with the next keys, as a group.
   template <int kFrom, int kTo, int kCount>
   __device__ __forceinline__ void multiply_steps(float (&scores)[kCount]) {
@@ -37,8 +40,12 @@ struct ForwardProducts : Base {
     begin_products();
 #pragma unroll
     for (int i = kFrom; i < kTo; ++i) {
-      Product::add(Float{}, scores, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
-                   b + i / kSteps * (S::kKeyPanelStride / 16) + i % kSteps * 2, i > 0);
+      const unsigned of_queries = i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2;
+      const unsigned of_keys = i / kSteps * (S::kKeyPanelStride / 16) + i % kSteps * 2;
+      if constexpr (kShort)
+        Product::add(Float{}, scores, behind(a, of_queries), behind(b, of_keys), i > 0);
+      else
+        Product::add(Float{}, scores, a + of_queries, b + of_keys, i > 0);
     }
     commit_products();
   }

@@ -90,15 +90,6 @@ struct PackedWeights : Base {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) p[i] = packed[i] | zero;
   }
-  // The same where the product with the weights before runs since the last turn of a loop. The
-  // assembler would use their registers for others meanwhile, did they not count now. `zero`: 0,
-  // which the assembler does not know.
-  template <int kCount>
-  __device__ __forceinline__ void take_in_loop(const unsigned (&packed)[kCount], unsigned zero) {
-    pin(p);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) p[i] = packed[i] | (p[i] & zero);
-  }
 };
 
 }  // namespace kernels

@@ -43,6 +43,12 @@ ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned 
          (unsigned long long)(rows >> 4) << 32 | kSwizzle;
 }
 
+// The matrix that begins so many times 16 bytes behind another. Addresses have 14 bits, so that
+// the low word carries nothing, and the high one is a constant.
+ATTN_INLINE unsigned long long behind(unsigned long long matrix, unsigned by) {
+  return (matrix & ~0xffffffffull) | ((unsigned)matrix + by);
+}
+
 // c (+)= a b^T with both in shared memory, 16 columns of each; c += only if `adds`.
 template <int kColumns>
 struct Scores;

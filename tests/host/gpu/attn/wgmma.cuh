@@ -20,6 +20,9 @@ ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned 
   return (unsigned long long)(address >> 4) | (unsigned long long)(panels >> 4) << 16 |
          (unsigned long long)(rows >> 4) << 32 | (kPanel == 64 ? 1ull : 2ull) << 62;
 }
+ATTN_INLINE unsigned long long behind(unsigned long long matrix, unsigned by) {
+  return matrix + by;
+}
 
 ATTN_INLINE attn::DType type_of(BF16) { return attn::DType::bf16; }
 ATTN_INLINE attn::DType type_of(F16) { return attn::DType::f16; }
