@@ -106,33 +106,44 @@ namespace kernels {
 // threads that copy rows more than those that let TMA do it.
 template <class C, class Copies>
 struct RegistersOf {
-  static constexpr int kComputing = C::kGroups * C::kShares;  // warp groups
-  static constexpr int kOfCopies = C::kWidens         ? 120
+  static constexpr int kComputing = C::kGroups * C::kShares;            // warp groups
+  static constexpr int kCopying = C::kWideners > 1 ? C::kWideners : 1;  // likewise
+  static constexpr int kGroups = kComputing + kCopying;
+  static constexpr int kOfCopies = C::kWidens         ? (C::kWideners == 2 ? 128 : 120)
                                    : Copies::kGathers ? (kComputing == 2 ? 72 : 56)
                                    : kComputing == 2  ? 40
                                                       : 32;
   // Of all groups together, no more than the block has from its launch: a group would wait for them
   // for ever.
-  static constexpr int kAll = 65536 / (128 * (kComputing + 1)) / 8 * 8 * (kComputing + 1);
+  static constexpr int kAll = 65536 / (128 * kGroups) / 8 * 8 * kGroups;
   static constexpr int kMost = C::kWidens ? kAll : 512;
-  static constexpr int kOfOthers = (kMost - kOfCopies) / kComputing / 8 * 8;
+  static constexpr int kRest = (kMost - kCopying * kOfCopies) / kComputing / 8 * 8;
+  static constexpr int kOfOthers = kRest < 248 ? kRest : 248;
   // Whether a launch with as many for each has too few for those that compute.
-  static constexpr bool kGiven = kComputing > 1;
-  static_assert(!kGiven || kOfCopies + kComputing * kOfOthers <= kAll, "");
+  static constexpr bool kGiven = kGroups > 2;
+  static_assert(!kGiven || kCopying * kOfCopies + kComputing * kOfOthers <= kAll, "");
 };
 
-// The kernel, for 128 (kGroups kShares + 1) threads.
+// The kernel, for 128 (kGroups kShares + 1) threads, or 128 more if others widen values.
 template <class C, class E, class L>
 ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, const L& lists) {
   const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  using Copies = typename Which<C::kWidens, WideningProducer<typename CopierLayers<C, E, L>::Items>,
+  using Items = typename CopierLayers<C, E, L>::Items;
+  using Copies = typename Which<C::kWidens, WideningProducer<Items, true, C::kWideners == 1>,
                                 Producer<C, E, L>>::Type;
   using Registers = RegistersOf<C, Copies>;
-  if (group == 0) {
+  constexpr int kCopying = Registers::kCopying;
+  if (group < kCopying) {
     if constexpr (Registers::kGiven) give_registers<Registers::kOfCopies>();
+    if constexpr (kCopying > 1) {
+      if (group == 1) {
+        WideningProducer<Items, false, true>{stages, tensors, expressions, lists}.run();
+        return;
+      }
+    }
     // The compiler sees that all threads of a warp take the same way.
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     if constexpr (Copies::kClearsLater) {
@@ -148,7 +159,7 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
     }
   } else {
     if constexpr (Registers::kGiven) take_registers<Registers::kOfOthers>();
-    const int number = group - 1;
+    const int number = group - kCopying;
     if constexpr (!kStepsAhead<C>) {
       Consumer<C, E>(stages, tensors, expressions, number).run();
     } else if (number < C::kGroups) {

@@ -154,7 +154,10 @@ struct AheadSteps : Base {
     pin(p);
     const bool never = tensors.o == nullptr;
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) p[i] = never ? p[i] : packed[i];
+    for (int i = 0; i < kWords; ++i) {
+      if (C::kEightRows && i % 2 == 1) continue;  // of the other row, and 0
+      p[i] = never ? p[i] : packed[i];
+    }
   }
 
   // The scores of a block are computed.

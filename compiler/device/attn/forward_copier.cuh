@@ -20,7 +20,8 @@ struct ForwardCopier {
   using L = L_;
   static constexpr int kLanes = C::kKeyPage > 0 || C::kValuePage > 0 ? 32 : 1;
   static constexpr bool kGathers = C::kGatherKeys || C::kGatherValues;
-  static constexpr int kThreads = kGathers ? kGatherThreads : kLanes;
+  static constexpr int kThreads =
+      kGathers ? kGatherThreads * (C::kWideners > 1 ? C::kWideners : 1) : kLanes;
   static constexpr int kPastAllKeys = (C::kColumns + 15) / 16 * 16;
   using S = Stages<C>;
   // Whether another warp clears values past the length: if none is left, the one that copies does.

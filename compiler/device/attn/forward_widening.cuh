@@ -1,4 +1,5 @@
-// Threads of the forward kernel that load keys and values of 8 bits, and widen them (kWidens).
+// Threads of the forward kernel that load keys and values of 8 bits, and widen them (kWidens): a
+// warp group, or one for the keys and another one for the values (kWideners).
 //
 // All come row by row, wherever they are (widened_rows.cuh). A thread holds its part of kHeld
 // blocks in registers, and has found the rows of the one behind them:
@@ -56,19 +57,19 @@ struct RowsOfSide {
     if constexpr (kPage > 0) return Side::table(tensors, b)[(unsigned)row / kPage];
     return 0;
   }
-  // The scale of a row of the batch, or 0.
+  // The scale of a row of the batch, on a page that page_of has found; 0 if there is no page.
   static __device__ float scale_of(const ForwardTensors& tensors, int b, int head, int row,
-                                   bool has) {
-    if (!has) return 0;
+                                   int page) {
+    if (page < 0) return 0;
     const int in_page = kPage > 0    ? (unsigned)row % kPage
                         : Side::kThd ? tensors.column_starts[b] + row
                                      : row;
-    const int page = kPage > 0 || Side::kThd ? page_of(tensors, b, row) : b;
-    return Side::scales(tensors, head)[page * Side::kScalePage + in_page * Side::kScaleRow];
+    const int of = kPage > 0 || Side::kThd ? page : b;
+    return Side::scales(tensors, head)[of * Side::kScalePage + in_page * Side::kScaleRow];
   }
 };
 
-// The blocks of a stream: of an item after another.
+// The blocks of a stream: of an item after another. Warp groups that widen take the same items.
 template <class Items>
 struct StreamOfBlocks : ForwardCopies<Items> {
   using Base = ForwardCopies<Items>;
@@ -110,8 +111,8 @@ struct StreamOfBlocks : ForwardCopies<Items> {
   }
 };
 
-// All threads of a warp group.
-template <class Items>
+// All threads of a warp group, which widens keys, or values, or both.
+template <class Items, bool kOfKeys, bool kOfValues>
 struct WideningProducer : StreamOfBlocks<Items> {
   using Base = StreamOfBlocks<Items>;
   using C = typename Base::C;
@@ -123,6 +124,7 @@ struct WideningProducer : StreamOfBlocks<Items> {
   using ValueRows = typename S::ValueRows;
   using Keys = RowsOfSide<KeySide<C>, KeyRows>;
   using Values = RowsOfSide<ValueSide<C>, ValueRows>;
+  static constexpr bool kScales = kOfKeys && C::kTokenScales;
 
   // What is known of a block.
   struct Known {
@@ -133,16 +135,16 @@ struct WideningProducer : StreamOfBlocks<Items> {
   struct Held : Known {
     typename KeyRows::Raw keys;
     typename ValueRows::Raw values;
-    float scales[2];  // of a key and of its value, with kTokenScales
+    float scales[2];  // of a key and of its value, with kScales
   };
   struct Found : Known {
     Keys keys;
     Values values;
-    int key, ends[2];  // the block's first key; ends of keys and of values, with kTokenScales
+    int row, pages[2];  // of the scales that this thread loads, with kScales
   };
 
   __device__ void run() {
-    this->prefetch_maps();
+    if (kOfKeys) this->prefetch_maps();
     if constexpr (C::kOverlaps) wait_for_launch();
     this->begin_stream();
     Found found;
@@ -168,10 +170,9 @@ struct WideningProducer : StreamOfBlocks<Items> {
     if (!more) return;
     found.begins = fresh, found.item = item;
     const int b = Base::batch_of_keys(item), head = head_of(item);
-    found.keys.find(tensors, b, blocks.key, head, blocks.keys);
-    found.values.find(tensors, b, blocks.key, head, blocks.used);
-    if constexpr (C::kTokenScales)
-      found.key = blocks.key, found.ends[0] = blocks.keys, found.ends[1] = blocks.used;
+    if constexpr (kOfKeys) found.keys.find(tensors, b, blocks.key, head, blocks.keys);
+    if constexpr (kOfValues) found.values.find(tensors, b, blocks.key, head, blocks.used);
+    if constexpr (kScales) find_scales(found, b);
     found.word = blocks.key;
     found.word |= Base::begin_block(blocks);
     this->end_block();
@@ -181,20 +182,26 @@ struct WideningProducer : StreamOfBlocks<Items> {
   __device__ void load_next(Held& held, Found& found) {
     (Known&)held = found;
     if (!found.exists) return;
-    found.keys.load(held.keys);
-    found.values.load(held.values);
-    if constexpr (C::kTokenScales) load_scales(held, found);
+    if constexpr (kOfKeys) found.keys.load(held.keys);
+    if constexpr (kOfValues) found.values.load(held.values);
+    if constexpr (kScales) load_scales(held, found);
     find_next(found);
   }
 
   __device__ void widen(const Held& held) {
+    if constexpr (kOfKeys) widen_keys(held);
+    if constexpr (kOfValues) widen_values(held);
+  }
+  __device__ void widen_keys(const Held& held) {
     if (held.begins) this->copy_queries(held.item);
     begin_keys(held.word);
     KeyRows::widen(typename C::Keys{}, typename C::Float{}, held.keys, stages.key(key.stage));
-    if constexpr (C::kTokenScales) store_scales(held);
+    if constexpr (kScales) store_scales(held);
     publish_writes();
     arrive(stages.key_full(key.stage));
     key.next();
+  }
+  __device__ void widen_values(const Held& held) {
     const unsigned full = stages.value_full(value.stage);
     wait(empty_of(full), value.parity);
     ValueRows::widen(typename C::Values{}, typename C::Float{}, held.values,
@@ -208,19 +215,26 @@ struct WideningProducer : StreamOfBlocks<Items> {
     wait(empty_of(stages.key_full(key.stage)), key.parity);
     if (is_first()) store_shared(stages.key_word(key.stage), word);
   }
-  // Says that there is no block behind.
+  // Keys say that there is no block behind.
   __device__ void end_stream() const {
-    begin_keys(kEndOfStream);
-    arrive(stages.key_full(key.stage));
+    if constexpr (kOfKeys) {
+      begin_keys(kEndOfStream);
+      arrive(stages.key_full(key.stage));
+    }
   }
 
   // Scales of the key, and of the value, that has the number of the thread.
-  __device__ void load_scales(Held& held, const Found& found) const {
+  __device__ void find_scales(Found& found, int b) const {
+    const int row = blocks.key + (int)threadIdx.x;
+    found.row = row, found.pages[0] = found.pages[1] = -1;
     if (threadIdx.x >= C::kKeys) return;
+    if (row < blocks.keys) found.pages[0] = Keys::page_of(tensors, b, row);
+    if (row < blocks.used) found.pages[1] = Values::page_of(tensors, b, row);
+  }
+  __device__ void load_scales(Held& held, const Found& found) const {
     const int b = Base::batch_of_keys(found.item), head = head_of(found.item);
-    const int row = found.key + (int)threadIdx.x;
-    held.scales[0] = Keys::scale_of(tensors, b, head, row, row < found.ends[0]);
-    held.scales[1] = Values::scale_of(tensors, b, head, row, row < found.ends[1]);
+    held.scales[0] = Keys::scale_of(tensors, b, head, found.row, found.pages[0]);
+    held.scales[1] = Values::scale_of(tensors, b, head, found.row, found.pages[1]);
   }
   // In the order of keys: those of keys, then those of values.
   __device__ void store_scales(const Held& held) const {

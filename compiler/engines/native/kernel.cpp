@@ -90,6 +90,7 @@ class ConstantsText {
             {"kShare", tile.share()},
             {"kStages", tile.stages},
             {"kQueries", tile.queries},
+            {"kWideners", tile.wideners},
             {"kHeld", tile.held},
             {"kPack", tile.pack},
             {"kRowsOfTile", tile.rows_of_head()},

@@ -123,9 +123,6 @@ constexpr Row kTableOfWidened[] = {
     {256, 256, 2, 48, 2, 1, 1.0},        {256, 256, 1, 48, 3, 1, 0.6},
 };
 
-// Registers are for one block where several warp groups compute.
-std::int64_t held_of(const Tile& tile) { return tile.groups == 1 ? 2 : 1; }
-
 std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // So that few columns are not used.
@@ -269,7 +266,8 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
     if (tile.values_of_keys && !has_stages(tile)) continue;
     tile.token_scales = has_token_scales(attention);
-    if (attention.cache) tile.held = held_of(tile);
+    // Where several warp groups compute, registers are for one group that holds one block.
+    if (attention.cache) tile.wideners = tile.held = tile.groups == 1 ? 2 : 1;
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

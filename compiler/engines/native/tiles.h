@@ -1,6 +1,7 @@
 // Tiles of attnc's forward kernel: how much of q, k and v a block of threads holds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -54,6 +55,7 @@ struct Tile {
   // Blocks of keys and values of 8 bits that threads hold before they are widened to `element`
   // (attn/forward_widening.cuh); 0: keys and values have the type of queries.
   std::int64_t held = 0;
+  std::int64_t wideners = 0;  // warp groups that do so
   bool token_scales = false;  // each key has its scales, then
 
   std::int64_t rows() const { return kGroup * groups; }
@@ -65,7 +67,7 @@ struct Tile {
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
   std::int64_t threads() const {
-    return of_warps ? 128 * groups / strips : 128 * (groups * shares + 1);
+    return of_warps ? 128 * groups / strips : 128 * (groups * shares + std::max<std::int64_t>(wideners, 1));
   }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
   std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
