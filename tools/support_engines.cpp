@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
+#include <utility>
 
 #include "compiler/planner/search.h"
+#include "compiler/support/text.h"
 #include "tools/command.h"
 #include "tools/table.h"
 

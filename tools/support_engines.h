@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/driver/support.h"
+#include "compiler/support/paint.h"
 #include "tools/report.h"
 
 namespace attn::tools {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kMostScores = 200'000;   // of all batches and heads
 constexpr std::int64_t kMostWork = 20'000'000;  // multiply-adds of a product
+constexpr std::int64_t kLeastElements = 2048;   // of o: errors of few are not near their mean
 constexpr std::size_t kOwnDecisions = 512;      // the others are those of expressions
 
 struct Depths {
@@ -54,6 +55,10 @@ class KernelSpec : Decisions {
           sizes_.batch * sizes_.key_heads * group * sizes_.rows * sizes_.columns;
       return scores > kMostScores || scores * (depths_.qk + depths_.v) / 2 > kMostWork;
     };
+    const auto elements = [&] {
+      return sizes_.batch * sizes_.key_heads * group * sizes_.rows * depths_.v;
+    };
+    while (elements() < kLeastElements) sizes_.batch *= 2;
     while (too_many()) {
       for (std::int64_t* size : {&sizes_.columns, &group, &sizes_.rows, &sizes_.batch})
         if (too_many()) *size = (*size + 1) / 2;

@@ -10,7 +10,7 @@
 namespace attn::fuzz {
 
 // Returns DSL text with all dimensions bound. `trained`: with what has gradients alone, and a
-// clause `grad`. The text is the same for the same arguments.
+// clause `grad`. The text is the same for the same arguments, if compiled by the same C++ compiler.
 std::string kernel_spec(std::uint64_t number, bool trained);
 
 }  // namespace attn::fuzz

@@ -16,6 +16,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/driver/support.h"
 #include "compiler/nvrtc/nvrtc.h"
+#include "compiler/target/context.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/cudnn/compile.h"
 #include "runtime/worker/driver_image.h"
@@ -152,11 +153,13 @@ Outcome Compiler::in_this_process(const std::string& spec, int report) const {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   if (!attention) return {Ending::invalid, common_words(sink.sorted().at(0).message)};
+  target::Context context;
+  context.gpu = target::gpu_of(options_.target);
+  context.rewrites = options_.rewrites;
+  if (options_.backward) context.direction = plan::Direction::backward;
   const Result<plan::Program> program =
-      options_.backward ? driver::lower(driver::training_forward(*attention), options_.lowering,
-                                        plan::Direction::backward, options_.rewrites)
-                        : driver::lower(*attention, options_.lowering, plan::Direction::forward,
-                                        options_.rewrites);
+      driver::lower(options_.backward ? driver::training_forward(*attention) : *attention,
+                    options_.lowering, context);
   if (!program.ok()) return outcome_of(program.error(), Ending::refused_by_rule);
   (void)write_all(report, std::string_view(&kAsksCudnn, 1));
   const Status compiled = compile_steps(*program);

@@ -89,6 +89,7 @@ class TypedSpec : Decisions {
   std::string clauses(const TypedSizes& sizes, bool bottom_right) {
     sizes_ = sizes;
     bottom_right_ = bottom_right;
+    stays_within_ = true;
     const std::string body = scores_and_masks();
     return declared() + body;
   }
@@ -478,16 +479,15 @@ class TypedSpec : Decisions {
 
   Real limited(const Real& x, double most) {
     if (x.most <= most) return x;
-    switch (below(3)) {
-      case 0:
-        return rounded(fmt::format("({} * tanh({} / {}))", most, x.text, most), most, x.scored);
-      case 1:
-        return held(fmt::format("clamp({}, -{}, {})", x.text, most, most), most, x.fraction,
-                    x.scored);
-      default:
-        return rounded(fmt::format("({} / {:.1f})", x.text, std::ceil(x.most / most)), most,
-                       x.scored);
+    const unsigned way = below(3);
+    if (way == 0 && !stays_within_) {
+      return rounded(fmt::format("({} * tanh({} / {}))", most, x.text, most), most, x.scored);
     }
+    if (way < 2) {
+      return held(fmt::format("clamp({}, -{}, {})", x.text, most, most), most, x.fraction,
+                  x.scored);
+    }
+    return rounded(fmt::format("({} / {:.1f})", x.text, std::ceil(x.most / most)), most, x.scored);
   }
 
   Real real(unsigned depth, bool may_score) {
@@ -548,20 +548,22 @@ class TypedSpec : Decisions {
     }
   }
 
+  Real within(const Real& of, double most) { return stays_within_ ? limited(of, most) : of; }
+
   Real function(const Real& of) {
     const auto call = [&](std::string_view name, const std::string& argument, double most) {
       return rounded(fmt::format("{}({})", name, argument), most, of.scored);
     };
     switch (below(13)) {
-      case 0: return call(pick({"tanh", "sigmoid", "erf"}), of.text, 1);
+      case 0: return call(pick({"tanh", "sigmoid", "erf"}), within(of, 2).text, 1);
       case 1: return call(pick({"sin", "cos"}), limited(of, 6).text, 1);
       case 2: return call("tan", limited(of, 1).text, 2);
       case 3: return call(pick({"exp", "exp2"}), limited(of, 3).text, 21);
-      case 4: return call(pick({"exp", "exp2"}), fmt::format("-abs({})", of.text), 1);
+      case 4: return call(pick({"exp", "exp2"}), fmt::format("-abs({})", within(of, 12).text), 1);
       case 5: return call(pick({"log", "log2"}), fmt::format("0.5 + abs({})", of.text), 11);
       case 6: return call("sqrt", fmt::format("abs({})", of.text), 40);
       case 7: return call("rsqrt", fmt::format("0.25 + abs({})", of.text), 2);
-      case 8: return call(pick({"gelu", "silu", "softplus"}), limited(of, 12).text, 13);
+      case 8: return call(pick({"gelu", "silu", "softplus"}), limited(within(of, 2), 12).text, 13);
       case 9: return call("relu", of.text, of.most);
       case 10:
       case 11: return any_function(limited(of, 0.5));
@@ -649,6 +651,9 @@ class TypedSpec : Decisions {
 
   TypedSizes sizes_;
   bool bottom_right_ = false;
+  // Whether functions stay away from bounds that f32 rounds them to, so that floor(erf(score)) is
+  // the same. (Other specs keep their numbers.)
+  bool stays_within_ = false;
   bool sink_ = false;
   bool has_branches_ = false;
   std::string dtype_;
