@@ -109,12 +109,14 @@ struct RegistersOf {
   static constexpr int kComputing = C::kGroups * C::kShares;            // warp groups
   static constexpr int kCopying = C::kWideners > 1 ? C::kWideners : 1;  // likewise
   static constexpr int kGroups = kComputing + kCopying;
-  static constexpr int kOfCopies = C::kWidens         ? (C::kWideners == 2 ? 128 : 120)
+  static constexpr int kOfCopies = C::kWidens         ? (C::kTokenScales     ? 144
+                                                         : C::kWideners == 2 ? 128
+                                                                             : 120)
                                    : Copies::kGathers ? (kComputing == 2 ? 72 : 56)
                                    : kComputing == 2  ? 40
                                                       : 32;
-  // Of all groups together, no more than the block has from its launch: a group would wait for them
-  // for ever.
+  // What all groups have together is no more than the block has from its launch: a group would wait
+  // for more for ever.
   static constexpr int kAll = 65536 / (128 * kGroups) / 8 * 8 * kGroups;
   static constexpr int kMost = C::kWidens ? kAll : 512;
   static constexpr int kRest = (kMost - kCopying * kOfCopies) / kComputing / 8 * 8;
