@@ -276,7 +276,7 @@ struct Cache {
   SourcePos pos;
   // The scale of the keys of a query head, where an engine multiplies queries by it: scores are
   // without it then.
-  std::optional<ExprId> factor_of_queries;
+  std::optional<ExprId> factor_of_queries{};
   bool operator==(const Cache&) const = default;
 };
 

@@ -336,7 +336,8 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();
-  [[maybe_unused]] const auto& [type_of_k, type_of_v, scaled, place_of_cache] = ir::Cache();
+  // The last one is an engine's own.
+  [[maybe_unused]] const auto& [type_of_k, type_of_v, scaled, place_of_cache, factor] = ir::Cache();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout, origin] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.
