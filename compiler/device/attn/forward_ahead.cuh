@@ -138,7 +138,7 @@ struct AheadSteps : Base {
   // waited for first, if they may still be read, so that their stage is copied to. Whether they may
   // be still.
   __device__ __forceinline__ bool await_keys(bool reads) {
-    if (is_done(stages.key_full(key.stage), key.parity)) return reads;
+    if (__all_sync(~0u, is_done(stages.key_full(key.stage), key.parity))) return reads;
     if (reads) {
       wait_for_products<0>();
       end_values();

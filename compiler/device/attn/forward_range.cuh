@@ -30,14 +30,21 @@ struct WeightRange {
     const float room = Float::kLog2OfMost - __log2f(weight_scale(tensors));
     return !kFollowsMaxima<C, E> || room < 0 ? 0 : fmaxf(ceilf(kLeastRoom - room), 0);
   }
+  // Powers of 2 by which weights in f16 are larger, beside queries of more range: so that those of
+  // keys beside one of a much larger score are not lost.
+  static constexpr int kRaised = C::kConvertsQueries ? (C::kLazy ? 11 : 15) : 0;
+  static constexpr float kLowered = 1.0f / (1 << kRaised);  // what results are multiplied by
   static __device__ __forceinline__ float raised_by(const ForwardTensors& tensors) {
     if constexpr (kOf8Bits) return __log2f(weight_scale(tensors)) - lowered_by(tensors);
-    return 0;
+    return kRaised;
   }
 
-  // Power of 2 by which the maximum may stay behind. Weights of 8 bits must not overflow.
+  // Power of 2 by which the maximum may stay behind. Raised weights, and those of 8 bits, must not
+  // overflow.
   static __device__ __forceinline__ float slack(float raised) {
-    if constexpr (!kOf8Bits)
+    if constexpr (kRaised > 0)
+      return 15 - kRaised;
+    else if constexpr (!kOf8Bits)
       return 8;
     else
       return fminf(fmaxf(Float::kLog2OfMost - raised, 0), 8);

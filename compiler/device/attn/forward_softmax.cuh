@@ -36,7 +36,7 @@ struct SoftmaxWeights : Base {
       maximum[r] = largest;
       const float reference = reference_of(largest);
       factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference);
-      const float lowered = kOf8Bits ? raised - reference : -reference;
+      const float lowered = kOf8Bits || Range::kRaised > 0 ? raised - reference : -reference;
       added[r] = E::kScore ? fmaf(shift[r], exponent, lowered) : lowered;
       if constexpr (kKeepsLargest) kept[r] *= factor[r];
       moved |= largest != before;

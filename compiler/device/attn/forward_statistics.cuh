@@ -63,6 +63,7 @@ struct ForwardStatistics : Base {
       else
         of.kept /= scale_of_weights;
     }
+    if constexpr (Range::kRaised > 0) of.total *= Range::kLowered;
     if constexpr (!kPointwise<E>) {
       factor = store_statistics(b, h, q, of.maximum, of.total, !kSecond && stores && exists(b, q),
                                 present);
@@ -77,7 +78,7 @@ struct ForwardStatistics : Base {
       return factor * power_of_two(Range::lowered_by(tensors)) * *tensors.descale_s *
              *tensors.descale_v;
     } else {
-      return factor * E::kKeptScale;
+      return factor * (E::kKeptScale * Range::kLowered);
     }
   }
 

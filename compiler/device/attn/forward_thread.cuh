@@ -47,7 +47,7 @@ struct ForwardThread {
   const int first_column;  // of a block
   const float exponent;    // what makes powers of 2 of scores
   const float scale;       // of products, if scores are modified ones of 8-bit floats
-  const float raised;      // the binary logarithm of what weights of 8 bits are multiplied by
+  const float raised;      // the binary logarithm of what weights are multiplied by
   const float limit;       // with kFollows: the largest power of 2 that is a weight
   const uint2 random_key;  // of random dropout
   Turn<C::kQueries> query{};

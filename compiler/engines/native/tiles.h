@@ -67,7 +67,8 @@ struct Tile {
   std::int64_t handed_bytes() const;  // of a block, between warp groups that divide o
   std::int64_t share() const;         // columns of o of a warp group, if not the last
   std::int64_t threads() const {
-    return of_warps ? 128 * groups / strips : 128 * (groups * shares + std::max<std::int64_t>(wideners, 1));
+    return of_warps ? 128 * groups / strips
+                    : 128 * (groups * shares + std::max<std::int64_t>(wideners, 1));
   }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
   std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }

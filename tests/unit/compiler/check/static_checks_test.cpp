@@ -158,7 +158,6 @@ TEST(StaticFaults, AreFoundBesideMasksThatAreNoGuard) {
               IsEmpty());
 }
 
-// One element too few, at the far corner alone.
 // Columns of a result are no keys, of which there may be fewer.
 TEST(StaticFaults, AreNotThoseOfSumsBesideAnEpilogue) {
   const std::string sums =
@@ -169,6 +168,7 @@ TEST(StaticFaults, AreNotThoseOfSumsBesideAnEpilogue) {
               IsEmpty());
 }
 
+// One element too few, at the far corner alone.
 TEST(StaticFaults, AreFoundAtAnySize) {
   for (const char* size : {"512", "1024", "2048", "4096", "65536", "131072"}) {
     const std::string dims = "attention x { dims B = 1, Hq = 1, D = 8, Sq = " + std::string(size);
