@@ -26,7 +26,7 @@ attention chosen {
 PAGED = """
 attention paged {
   dims B = 2, Hq = 4, Hkv = 1, Sq = 1, Skv = 40, Dqk = 40;
-  layout paged(page = 8);
+  layout paged(page = 8, pages = 12);
   lengths kv;
   values k[0..32];
 }"""
