@@ -51,14 +51,40 @@ TEST(NativeCaches, AreReadByTheirAddressesAndTypes) {
   EXPECT_EQ(k->name, "k");
 }
 
-TEST(NativeCaches, ScalesOfHeadsAreInTheScoreAndTheEpilogue) {
+TEST(NativeCaches, ScalesOfHeadsAreInTheQueriesAndTheEpilogue) {
   const ir::Attention scaled = native::with_scales_in_expressions(of(kByHead + "score score + 1;"));
-  EXPECT_EQ(to_source(scaled, scaled.score), "score * k_scale[h // 4] + 1.0");
+  ASSERT_TRUE(scaled.cache->factor_of_queries);
+  EXPECT_EQ(to_source(scaled, *scaled.cache->factor_of_queries), "k_scale[h // 4]");
+  EXPECT_EQ(to_source(scaled, scaled.score), "score + 1.0");
   EXPECT_EQ(to_source(scaled, *scaled.epilogue), "o * v_scale[h // 4]");
   EXPECT_TRUE(verify(scaled).ok());
+  EXPECT_EQ(native::product_type(scaled), DType::f16);
   const ir::Attention of_tensor =
       native::with_scales_in_expressions(of(kSizes + kTypes + "quantize kv(tensor);"));
-  EXPECT_EQ(to_source(of_tensor, of_tensor.score), "score * k_scale[0]");
+  ASSERT_TRUE(of_tensor.cache->factor_of_queries);
+  EXPECT_EQ(to_source(of_tensor, *of_tensor.cache->factor_of_queries), "k_scale[0]");
+  const NativeProgram made = lowered(kByHead).value();
+  EXPECT_THAT(step_of(made).source, HasSubstr("using Float = kernels::F16;"));
+  EXPECT_THAT(step_of(made).source, HasSubstr("using Queries = kernels::BF16;"));
+  EXPECT_THAT(step_of(made).source, HasSubstr("bool kConvertsQueries = true;"));
+}
+
+// They may exceed f16, or be lost in it.
+TEST(NativeCaches, WeightsThatAreNoExponentialsTakeTheTypeOfQueries) {
+  const ir::Attention scaled =
+      native::with_scales_in_expressions(of(kByHead + "normalize sigmoid; score score + 1;"));
+  EXPECT_FALSE(scaled.cache->factor_of_queries);
+  EXPECT_EQ(to_source(scaled, scaled.score), "score * k_scale[h // 4] + 1.0");
+  EXPECT_EQ(native::product_type(scaled), DType::bf16);
+}
+
+TEST(NativeCaches, TilesOfFewRowsLeaveOutTheOthers) {
+  const std::string few = "dims B = 2, Hq = 8, Hkv = 2, Skv = 512, D = 128, Sq = ";
+  const std::string rest = "; " + kTypes + "quantize kv(head); ";
+  EXPECT_THAT(step_of(lowered(few + "2" + rest).value()).source,
+              HasSubstr("bool kEightRows = true;"));
+  EXPECT_EQ(step_of(lowered(few + "3" + rest).value()).source.find("kEightRows = true"),
+            std::string::npos);
 }
 
 TEST(NativeCaches, ScalesOfTokensAreStoredAsRowsAre) {
