@@ -28,8 +28,8 @@ struct ForwardLayers {
       PackedWeights<Either<Thread::kOf8Bits, ValuesOf8Bits<Products>, ValuesOf16Bits<Products>>>;
   using Tiles = Handover<typename LayersOfScores<C, E, Values>::Tiles>;
   using Scaled = Either<C::kTokenScales, TokenScales<Tiles>, NoTokenScales<Tiles>>;
-  using Begun = ForwardSteps<
-      Either<C::kConvertsQueries, ConvertedQueries<Scaled>, QueriesAsTheyAre<Scaled>>>;
+  using Begun =
+      ForwardSteps<Either<C::kConvertsQueries, ConvertedQueries<Scaled>, QueriesAsTheyAre<Scaled>>>;
   using Steps = Either<kAhead, AheadSteps<Begun>,
                        Either<Thread::kFollows, FollowingSteps<Begun>, PlainSteps<Begun>>>;
 };

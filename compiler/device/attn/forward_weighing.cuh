@@ -12,9 +12,9 @@ struct WeighedScores : Base {
   using C = typename Base::C;
   using E = typename Base::E;
   using Base::Base;
-  using Base::tile_words, Base::maximum, Base::sum, Base::kept, Base::o, Base::s,
-      Base::kScores, Base::kOutputs,
-      Base::kFollows, Base::kOf8Bits, Base::kHidesWeights, Base::modify, Base::hide, Base::drop;
+  using Base::tile_words, Base::maximum, Base::sum, Base::kept, Base::o, Base::s, Base::kScores,
+      Base::kOutputs, Base::kFollows, Base::kOf8Bits, Base::kHidesWeights, Base::modify, Base::hide,
+      Base::drop;
 
   // Begins the rows of the tile that `tile_words` say.
   __device__ __forceinline__ void begin_rows() {

@@ -18,8 +18,8 @@ Status check_cache(const ir::Attention& attention, const target::Context& contex
 ir::Attention with_scales_in_expressions(ir::Attention attention);
 
 // The type of the floats that products take: f16 where keys and values of 8 bits are widened to it
-// (attn/forward_converted_queries.cuh), or that of queries. Softmax's weights are raised as far as f16
-// has room; others may exceed it, or be lost in it, and so may those times scales of each key.
+// (attn/forward_converted_queries.cuh), or that of queries. Softmax's weights are raised as far as
+// f16 has room; others may exceed it, or be lost in it, and so may those times scales of each key.
 DType product_type(const ir::Attention& attention);
 
 }  // namespace attn::engines::native

@@ -103,8 +103,8 @@ constexpr Row kTableOf8Bits[] = {
     {256, 256, 1, 64, 4, 2, 0.6},
 };
 
-// Tiles whose keys and values are widened from 8 bits. Rates of two warp groups are 0.72 of those of
-// kTable, as measured at 128 (causal, 8192 keys: 0.69); those of one are not fitted.
+// Tiles whose keys and values are widened from 8 bits. Rates of two warp groups are 0.72 of those
+// of kTable, as measured at 128 (causal, 8192 keys: 0.69); those of one are not fitted.
 constexpr Row kTableOfWidened[] = {
     {64, 64, 2, 128, 2, 2, 0.72},        {64, 64, 2, 64, 2, 2, 0.58, true},
     {64, 64, 1, 128, 3, 2, 0.6},
