@@ -126,6 +126,41 @@ struct RegistersOf {
   static_assert(!kGiven || kCopying * kOfCopies + kComputing * kOfOthers <= kAll, "");
 };
 
+// The threads that copy: those that do so for all products, or with two kWideners for keys alone.
+template <class C, class E, class L>
+struct CopiesOf {
+  using Items = typename CopierLayers<C, E, L>::Items;
+  using Type = typename Which<C::kWidens, WideningProducer<Items, true, C::kWideners == 1>,
+                              Producer<C, E, L>>::Type;
+};
+
+// What warp group `group` copies.
+template <class C, class E, class L>
+ATTN_INLINE void copy_for_forward(const Stages<C>& stages, const ForwardTensors& tensors,
+                                  const E& expressions, const L& lists, int group) {
+  using Copies = typename CopiesOf<C, E, L>::Type;
+  if constexpr (C::kWideners > 1) {
+    using Items = typename CopiesOf<C, E, L>::Items;
+    if (group == 1) {
+      WideningProducer<Items, false, true>{stages, tensors, expressions, lists}.run();
+      return;
+    }
+  }
+  // The compiler sees that all threads of a warp take the same way.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  if constexpr (Copies::kClearsLater) {
+    if (warp == 3) {
+      stages.tails().clear_all();
+      return;
+    }
+  }
+  if (warp == 0 && Copies::kThreads == 1) {
+    if (elect()) Copies{stages, tensors, expressions, lists}.run();
+  } else if (32 * warp < Copies::kThreads) {
+    Copies{stages, tensors, expressions, lists}.run();
+  }
+}
+
 // The kernel, for 128 (kGroups kShares + 1) threads, or 128 more if others widen values.
 template <class C, class E, class L>
 ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, const L& lists) {
@@ -133,35 +168,13 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  using Items = typename CopierLayers<C, E, L>::Items;
-  using Copies = typename Which<C::kWidens, WideningProducer<Items, true, C::kWideners == 1>,
-                                Producer<C, E, L>>::Type;
-  using Registers = RegistersOf<C, Copies>;
-  constexpr int kCopying = Registers::kCopying;
-  if (group < kCopying) {
+  using Registers = RegistersOf<C, typename CopiesOf<C, E, L>::Type>;
+  if (group < Registers::kCopying) {
     if constexpr (Registers::kGiven) give_registers<Registers::kOfCopies>();
-    if constexpr (kCopying > 1) {
-      if (group == 1) {
-        WideningProducer<Items, false, true>{stages, tensors, expressions, lists}.run();
-        return;
-      }
-    }
-    // The compiler sees that all threads of a warp take the same way.
-    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-    if constexpr (Copies::kClearsLater) {
-      if (warp == 3) {
-        stages.tails().clear_all();
-        return;
-      }
-    }
-    if (warp == 0 && Copies::kThreads == 1) {
-      if (elect()) Copies{stages, tensors, expressions, lists}.run();
-    } else if (32 * warp < Copies::kThreads) {
-      Copies{stages, tensors, expressions, lists}.run();
-    }
+    copy_for_forward<C>(stages, tensors, expressions, lists, group);
   } else {
     if constexpr (Registers::kGiven) take_registers<Registers::kOfOthers>();
-    const int number = group - kCopying;
+    const int number = group - Registers::kCopying;
     if constexpr (!kStepsAhead<C>) {
       Consumer<C, E>(stages, tensors, expressions, number).run();
     } else if (number < C::kGroups) {
