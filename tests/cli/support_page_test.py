@@ -1,5 +1,5 @@
 """docs/support.md: which engine serves which spec on which GPU. Repeats the page's command for one GPU of each
-kind and compares; ATTN_UPDATE_GOLDEN=1 repeats it for all of them, and writes the table anew."""
+kind and compares; ATTN_UPDATE_GOLDEN=1 repeats it for all of them, and rewrites the table."""
 import os
 import re
 import shlex

@@ -118,8 +118,7 @@ struct RegistersOf {
   // What all groups have together is no more than the block has from its launch: a group would wait
   // for more for ever.
   static constexpr int kAll = 65536 / (128 * kGroups) / 8 * 8 * kGroups;
-  static constexpr int kMost = C::kWidens ? kAll : 512;
-  static constexpr int kRest = (kMost - kCopying * kOfCopies) / kComputing / 8 * 8;
+  static constexpr int kRest = (kAll - kCopying * kOfCopies) / kComputing / 8 * 8;
   static constexpr int kOfOthers = kRest < 248 ? kRest : 248;
   // Whether a launch with as many for each has too few for those that compute.
   static constexpr bool kGiven = kGroups > 2;

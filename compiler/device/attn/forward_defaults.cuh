@@ -28,10 +28,10 @@ struct ForwardDefaults {
   static constexpr int kStrips = 1;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
-  // Whether keys and values have 8 bits beside queries of 16; warp groups that widen them, and
-  // blocks that these hold before (forward_widening.cuh).
+  // Whether keys and values have 8 bits beside queries of 16; warp groups that widen them, which
+  // hold as many blocks each before (forward_widening.cuh).
   static constexpr bool kWidens = false;
-  static constexpr int kWideners = 0, kHeld = 0;
+  static constexpr int kWideners = 0;
   // Whether products take other floats than queries have (forward_converted_queries.cuh).
   static constexpr bool kConvertsQueries = false;
   // Whether tiles have 8 rows at most, the first ones of the first warp.

@@ -1,7 +1,7 @@
 // Threads of the forward kernel that load keys and values of 8 bits, and widen them (kWidens): a
 // warp group, or one for the keys and another one for the values (kWideners).
 //
-// All come row by row, wherever they are (widened_rows.cuh). A thread holds its part of kHeld
+// All come row by row, wherever they are (widened_rows.cuh). A thread holds its part of kWideners
 // blocks in registers, and has found the rows of the one behind them:
 //
 //   found       0  1  2  3   4   5  ..
@@ -149,12 +149,12 @@ struct WideningProducer : StreamOfBlocks<Items> {
     this->begin_stream();
     Found found;
     find_next(found);
-    Held held[C::kHeld];
+    Held held[C::kWideners];
 #pragma unroll
-    for (int i = 0; i < C::kHeld; ++i) load_next(held[i], found);
+    for (int i = 0; i < C::kWideners; ++i) load_next(held[i], found);
     for (;;) {
 #pragma unroll
-      for (int i = 0; i < C::kHeld; ++i) {
+      for (int i = 0; i < C::kWideners; ++i) {
         if (!held[i].exists) return end_stream();
         widen(held[i]);
         load_next(held[i], found);

@@ -37,7 +37,7 @@ bool in_bound_pages(const ir::Attention& attention, const std::string& name) {
 // Whether rows are read by strides that are known at run time alone.
 bool has_bound_rows(const ir::Attention& attention, const Tile& tile, const std::string& name) {
   return in_bound_pages(attention, name) ||
-         (tile.held > 0 && layout_of(attention, name).bound_strides);
+         (tile.wideners > 0 && layout_of(attention, name).bound_strides);
 }
 
 // The constants of a kernel, as text.
@@ -91,7 +91,6 @@ class ConstantsText {
             {"kStages", tile.stages},
             {"kQueries", tile.queries},
             {"kWideners", tile.wideners},
-            {"kHeld", tile.held},
             {"kPack", tile.pack},
             {"kRowsOfTile", tile.rows_of_head()},
             {"kBatches", dims_[Dim::B]},
@@ -190,7 +189,7 @@ class ConstantsText {
     return {{"kTurns", kernel_.tile.groups > 1 && !kernel_.tile.of_warps},
             {"kHoldsQueries", kernel_.tile.holds_queries()},
             {"kPatches", kernel_.tile.patch.has_value()},
-            {"kWidens", kernel_.tile.held > 0},
+            {"kWidens", kernel_.tile.wideners > 0},
             {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},
             {"kEightRows", has_eight_rows()},
             {"kTokenScales", kernel_.tile.token_scales},
@@ -457,7 +456,7 @@ bool reads_rows(const Kernel& kernel, const ir::Attention& attention, const std:
 }
 
 bool Kernel::gathers(std::int64_t page) const {
-  return !tile.of_warps && (tile.held > 0 || piece(page) < kCell);
+  return !tile.of_warps && (tile.wideners > 0 || piece(page) < kCell);
 }
 
 // Launches overlap on compute capability 9.0 and later alone.

@@ -494,7 +494,7 @@ class Native {
       const std::int64_t page = read_page_of(attention_, name);
       const bool is_copied = !tile.values_of_keys || name != std::string_view("v");
       // Widened rows are copied ahead, wherever they are.
-      if (page == 0 || tile.held > 0 || !is_copied) continue;
+      if (page == 0 || tile.wideners > 0 || !is_copied) continue;
       const auto pieces = rows / static_cast<double>(kernel_.piece(page));
       if (tile.of_warps)
         work.gathered += rows;

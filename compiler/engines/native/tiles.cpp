@@ -268,7 +268,7 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
     if (tile.values_of_keys && !has_stages(tile)) continue;
     tile.token_scales = has_token_scales(attention);
     // Where several warp groups compute, registers are for one group that holds one block.
-    if (attention.cache) tile.wideners = tile.held = tile.groups == 1 ? 2 : 1;
+    if (attention.cache) tile.wideners = tile.groups == 1 ? 2 : 1;
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

@@ -52,10 +52,9 @@ struct Tile {
   bool of_warps = false;
   std::int64_t strips = 1;    // of 16 rows that a warp has, then
   std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
-  // Blocks of keys and values of 8 bits that threads hold before they are widened to `element`
-  // (attn/forward_widening.cuh); 0: keys and values have the type of queries.
-  std::int64_t held = 0;
-  std::int64_t wideners = 0;  // warp groups that do so
+  // Warp groups that widen keys and values of 8 bits to `element` (attn/forward_widening.cuh), and
+  // blocks that each of them holds; 0: keys and values have the type of queries.
+  std::int64_t wideners = 0;
   bool token_scales = false;  // each key has its scales, then
 
   std::int64_t rows() const { return kGroup * groups; }
