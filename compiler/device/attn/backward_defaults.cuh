@@ -12,8 +12,10 @@ struct BackwardDefaults {
   static constexpr bool kBand = false;  // rows have a closed form (bands.cuh)
   static constexpr bool kDiagonals = false, kShares = false;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
-  static constexpr bool kOfWarps = false;   // products are those of warps (mma_backward.cuh)
-  static constexpr int kRowGroups = 1;      // of warps that share keys, then
+  static constexpr bool kOfWarps = false;  // products are those of warps (mma_backward.cuh)
+  static constexpr int kRowGroups = 1;     // of warps that share keys, then
+  // Of how many 16 columns keys, and values, stay in registers, then.
+  static constexpr int kHeldKeys = 0, kHeldValues = 0;
   static constexpr bool kScatters = false;  // no instruction adds vectors to memory, then
 };
 

@@ -21,9 +21,9 @@ struct ForwardDefaults {
   static constexpr int kTaken = 0;
   static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;
   static constexpr long long kValuePageStride = 0, kValueHeadStride = 0, kValueRowStride = 0;
-  // The same of queries, and whether they stay in registers (mma_forward.cuh).
+  // The same of queries, and of how many 16 columns they stay in registers (mma_forward.cuh).
   static constexpr long long kQueryBatchStride = 0, kQueryHeadStride = 0, kQueryRowStride = 0;
-  static constexpr bool kHoldsQueries = false;
+  static constexpr int kHeldQueries = 0;
   // Strips of 16 rows that a warp has (mma_forward.cuh).
   static constexpr int kStrips = 1;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.

@@ -79,7 +79,7 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
     while (begin_item()) {
       int left = (int)shared_word(stages.item_words() + 8);
 #pragma unroll 1
-      for (; left > 0; --left) step(left);
+      for (bool first = true; left > 0; --left, first = false) step(left, first);
       finish_item();
     }
   }
@@ -111,8 +111,8 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
     if (threadIdx.x == 0) walker.steps = steps;
   }
 
-  // Steps that are left count this one.
-  __device__ __forceinline__ void step(int left) {
+  // Steps that are left count this one. `first`: of the item.
+  __device__ __forceinline__ void step(int left, bool first) {
     const int n = S::stage_of(steps);
     const bool has_next = left > 1;
     wait_for_copies<0>();
@@ -125,6 +125,7 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
     if (has_next) draw(steps + 1);
     if (threadIdx.x == 0 && left > 2) walker.go_on();
     __syncwarp();
+    if (first) this->hold_keys();
     this->multiply_keys(n);
     this->weigh(n);
     if constexpr (S::kStoresWeights) this->store_weights();

@@ -77,13 +77,19 @@ struct ProductsOfStripOfKeys : Base {
   using Base::stages, Base::s, Base::dp, Base::dk, Base::dv, Base::p, Base::ds, Base::kScores,
       Base::kRowsOfWarp, Base::lane, Base::strip, Base::row_group;
 
+  // Reads this warp's keys and values, where registers hold them for all steps of an item.
+  __device__ __forceinline__ void hold_keys() {
+    hold<C::kHeldKeys, C::kDepthPanel, S::kKeyPanel>(own_keys, stages.keys());
+    hold<C::kHeldValues, C::kWidthPanel, S::kValuePanel>(own_values, stages.values());
+  }
+
   __device__ __forceinline__ void multiply_keys(int n) {
-    multiply_rows<C::Queries::kColumns, C::kDepthPanel, S::kKeyPanel, S::kQueryPanel>(
-        s, stages.keys(), stages.query(n));
+    multiply_rows<C::kHeldKeys, C::Queries::kColumns, C::kDepthPanel, S::kKeyPanel, S::kQueryPanel>(
+        s, own_keys, stages.keys(), stages.query(n));
   }
   __device__ __forceinline__ void multiply_gradients(int n) {
-    multiply_rows<C::Outputs::kColumns, C::kWidthPanel, S::kValuePanel, S::kGradientPanel>(
-        dp, stages.values(), stages.gradient(n));
+    multiply_rows<C::kHeldValues, C::Outputs::kColumns, C::kWidthPanel, S::kValuePanel,
+                  S::kGradientPanel>(dp, own_values, stages.values(), stages.gradient(n));
   }
   __device__ __forceinline__ void add_values(int n) {
     add_product<C::kWidthPanel, S::kGradientPanel>(dv, p, stages.weights(), stages.gradient(n));
@@ -93,20 +99,36 @@ struct ProductsOfStripOfKeys : Base {
   }
 
  private:
+  unsigned own_keys[C::kHeldKeys > 0 ? C::kHeldKeys : 1][4];
+  unsigned own_values[C::kHeldValues > 0 ? C::kHeldValues : 1][4];
+
+  // Where this lane reads its warp's keys.
+  template <int kPanel>
+  __device__ __forceinline__ unsigned own(unsigned of_keys) const {
+    return of_keys + strip() * 16 * (2 * kPanel) + lane_offset<kPanel>(lane() & 15, lane() >> 4);
+  }
+  template <int kHeld, int kPanel, int kPanelOfKeys, int kCount>
+  __device__ __forceinline__ void hold(unsigned (&words)[kCount][4], unsigned of_keys) const {
+    const unsigned x = own<kPanel>(of_keys);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) load_matrices(words[i], at_step<kPanel>(x, i, kPanelOfKeys));
+  }
+
   // c = a b^T: this warp's keys of a, its rows of b, kColumns of each.
-  template <int kColumns, int kPanel, int kPanelOfKeys, int kPanelOfRows>
-  __device__ __forceinline__ void multiply_rows(float (&c)[kScores], unsigned of_keys,
+  template <int kHeld, int kColumns, int kPanel, int kPanelOfKeys, int kPanelOfRows, int kCount>
+  __device__ __forceinline__ void multiply_rows(float (&c)[kScores],
+                                                const unsigned (&held)[kCount][4], unsigned of_keys,
                                                 unsigned of_rows) const {
-    const unsigned x =
-        of_keys + strip() * 16 * (2 * kPanel) + lane_offset<kPanel>(lane() & 15, lane() >> 4);
+    const unsigned x = own<kPanel>(of_keys);
     const unsigned y = of_rows + row_group() * kRowsOfWarp * (2 * kPanel) +
                        lane_offset<kPanel>((lane() & 7) + (lane() >> 4) * 8, lane() >> 3 & 1);
 #pragma unroll
     for (int i = 0; i < kScores; ++i) c[i] = 0;
 #pragma unroll
     for (int i = 0; i < (kColumns + 15) / 16; ++i) {
-      unsigned a[4], b[4];
-      load_matrices(a, at_step<kPanel>(x, i, kPanelOfKeys));
+      unsigned read[4], b[4];
+      if (i >= kHeld) load_matrices(read, at_step<kPanel>(x, i, kPanelOfKeys));
+      const unsigned* const a = i < kHeld ? held[i < kCount ? i : 0] : read;
       const unsigned from = at_step<kPanel>(y, i, kPanelOfRows);
 #pragma unroll
       for (int j = 0; j < kRowsOfWarp / 16; ++j) {

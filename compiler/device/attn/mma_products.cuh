@@ -16,10 +16,11 @@ struct ProductsOfStrip : Base {
   using S = typename Base::S;
   using Base::stages, Base::group, Base::lane, Base::s, Base::o, Base::p, Base::kScores;
   static constexpr int kSteps = C::kDepth / 16;
-  static constexpr bool kHolds = C::kHoldsQueries;
+  // Steps whose queries stay in registers.
+  static constexpr int kHeld = C::kHeldQueries;
 
   const unsigned query_at;  // of the lane, in the tile
-  unsigned queries[kHolds ? kSteps : 1][4];
+  unsigned queries[kHeld < kSteps ? kHeld + 1 : kSteps][4];
 
   __device__ __forceinline__ ProductsOfStrip(const S& stages_, const ForwardTensors& tensors_,
                                              const typename Base::E& expressions_, int group_)
@@ -30,16 +31,16 @@ struct ProductsOfStrip : Base {
   // Reads all of them, if they stay in registers.
   __device__ __forceinline__ void hold_queries() {
 #pragma unroll
-    for (int i = 0; kHolds && i < kSteps; ++i) read_queries(i);
+    for (int i = 0; i < kHeld; ++i) read_queries(i);
   }
   // Reads those of a step, unless they are there.
   __device__ __forceinline__ void take_queries(int i) {
-    if constexpr (!kHolds) read_queries(i);
+    if (i >= kHeld) read_queries(i);
   }
 
   // Adds a step to the scores of 16 keys, from score 8 n on.
   __device__ __forceinline__ void add_scores(int i, int n, const unsigned (&keys)[4]) {
-    const unsigned* const a = queries[kHolds ? i : 0];
+    const unsigned* const a = queries[i < kHeld ? i : kHeld];
     multiply(Float{}, s, 8 * n, a, keys[0], keys[1]);
     multiply(Float{}, s, 8 * n + 4, a, keys[2], keys[3]);
   }
@@ -56,7 +57,8 @@ struct ProductsOfStrip : Base {
 
  private:
   __device__ __forceinline__ void read_queries(int i) {
-    load_matrices(queries[kHolds ? i : 0], at_step<C::kDepthPanel>(query_at, i, S::kQueryPanel));
+    load_matrices(queries[i < kHeld ? i : kHeld],
+                  at_step<C::kDepthPanel>(query_at, i, S::kQueryPanel));
   }
 };
 

@@ -144,8 +144,15 @@ class BackwardLists {
     if (!tile.of_warps) return {};
     return {{"kStages", tile.stages},
             {"kRowGroups", tile.row_groups},
+            {"kHeldKeys", held_steps(tile.held_keys, Dim::Dqk)},
+            {"kHeldValues", held_steps(tile.held_values, Dim::Dv)},
             {"kDepthPanel", tile.depth_panel()},
             {"kWidthPanel", tile.width_panel()}};
+  }
+
+  // Of those that a tile may hold, as many as there are.
+  std::int64_t held_steps(std::int64_t most, Dim columns) const {
+    return std::min(most, ceil_div(kernel_.dims[columns], 16));
   }
 
   Constants flags() const {

@@ -86,6 +86,7 @@ class ConstantsText {
             {"kDepthPanel", tile.depth_panel()},
             {"kWidthPanel", tile.width_panel()},
             {"kStrips", tile.strips > 1 ? tile.strips : 0},
+            {"kHeldQueries", tile.held_queries()},
             {"kShares", tile.shares},
             {"kShare", tile.share()},
             {"kStages", tile.stages},
@@ -187,7 +188,6 @@ class ConstantsText {
 
   Constants flags() const {
     return {{"kTurns", kernel_.tile.groups > 1 && !kernel_.tile.of_warps},
-            {"kHoldsQueries", kernel_.tile.holds_queries()},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kWidens", kernel_.tile.wideners > 0},
             {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},

@@ -22,6 +22,8 @@ struct RowTile {
   std::int64_t row_groups = 1;  // warps that share 16 keys, and divide the rows of a block
   std::int64_t resident = 1;    // blocks of threads of a multiprocessor
   bool scatters = false;        // no instruction of the GPU adds vectors to memory
+  // Of how many 16 columns keys, and values, stay in registers, at most.
+  std::int64_t held_keys = 0, held_values = 0;
 
   std::int64_t groups() const { return of_warps ? (warps() + 3) / 4 : 2; }  // that compute
   std::int64_t threads() const { return of_warps ? 32 * warps() : 128 * (groups() + 1); }

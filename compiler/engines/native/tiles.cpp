@@ -228,10 +228,12 @@ std::int64_t Tile::width_panel() const {
   return values_of_keys ? depth_panel() : panel_of(element == 1 ? keys : width, element);
 }
 
-// Words of a thread: those of queries, of scores and their weights, and of o.
-bool Tile::holds_queries() const {
+// All of them, if a thread has room for its words of queries, of scores, of weights, and of o.
+std::int64_t Tile::held_queries() const {
   constexpr std::int64_t kMostWords = 168;
-  return of_warps && strips * (depth / 4 + keys / 2 + keys / 4 + width / 2) <= kMostWords;
+  if (!of_warps) return 0;
+  const std::int64_t words = depth / 4 + keys / 2 + keys / 4 + width / 2;
+  return strips * words <= kMostWords ? depth / 16 : held;
 }
 
 std::int64_t Tile::share() const { return shares == 1 ? width : rounded(width / 2, kPanel); }

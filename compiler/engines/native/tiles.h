@@ -51,6 +51,7 @@ struct Tile {
   // Whether warps make products alone (attn/mma_forward.cuh), not warp groups.
   bool of_warps = false;
   std::int64_t strips = 1;    // of 16 rows that a warp has, then
+  std::int64_t held = 0;      // of how many 16 columns it holds queries, at least
   std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
   // Warp groups that widen keys and values of 8 bits to `element` (attn/forward_widening.cuh), and
   // blocks that each of them holds; 0: keys and values have the type of queries.
@@ -77,8 +78,8 @@ struct Tile {
   std::int64_t shared_bytes() const;
   // Aligns shared memory: products of warp groups want whole patterns of a swizzle, others rows.
   std::int64_t alignment() const { return of_warps ? 128 : 1024; }
-  // Whether queries stay in registers; with `of_warps`.
-  bool holds_queries() const;
+  // Of how many 16 columns queries stay in registers; with `of_warps`.
+  std::int64_t held_queries() const;
 };
 
 // Tiles that fit the attention's head dimensions, which are at most kMostDepth and kMostWidth.
