@@ -251,7 +251,7 @@ class Native {
   target::Deadline* deadline() const { return context_.deadline.get(); }
   double multiprocessors() const { return static_cast<double>(context_.gpu.multiprocessors); }
 
-  // In the last section, other tiles are to take longer than its longest.
+  // Units of a section.
   std::int64_t section() const {
     const std::int64_t all = kernel_.units(dims_) * dims_[Dim::B];
     std::int64_t longest = 0;
@@ -261,7 +261,21 @@ class Native {
     std::int64_t units = std::max<std::int64_t>(
         1, std::min(kHeadsOfSection / kernel_.tile.pack, kBytesOfSection / bytes_of_unit()));
     while (units < all && static_cast<double>(units) * of_unit < least) units *= 2;
-    return units;
+    const auto at_once = static_cast<double>(kernel_.tile.resident) * multiprocessors();
+    return even_section(all, units, static_cast<double>(longest) * at_once / of_unit);
+  }
+  // At most so many of all units, so that the last section has `least` of them, or lacks few: its
+  // longest tile runs alone else.
+  static std::int64_t even_section(std::int64_t all, std::int64_t most, double least) {
+    const auto lacking = [&](std::int64_t units) {
+      const std::int64_t rest = all % units == 0 ? units : all % units;
+      return std::max(0.0, least - static_cast<double>(rest));
+    };
+    std::int64_t best = most;
+    for (std::int64_t units = most; units > most / 2 && units < all; --units) {
+      if (lacking(units) < lacking(best)) best = units;
+    }
+    return best;
   }
   // Bytes of a unit's share of the keys and values that it reads.
   std::int64_t bytes_of_unit() const {
