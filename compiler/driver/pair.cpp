@@ -12,6 +12,26 @@ Result<Compiled> in_direction(plan::Direction direction, Result<Compiled> compil
   return error;
 }
 
+// Both, of the engine whose turn it is.
+Result<std::vector<Compiled>> compile_both(planner::Pair& searches, const support::Source& source,
+                                           const sema::Bindings& bindings,
+                                           const CompileOptions& how) {
+  std::vector<Compiled> pair;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const auto half = [&]() -> Result<Compiled> {
+      ATTN_ASSIGN(const std::unique_ptr<planner::Search> search, searches.search(direction));
+      return compile(*search, source, bindings, how);
+    };
+    Result<Compiled> compiled = half();
+    if (!compiled.ok() && searches.take_other(direction, compiled.error())) {
+      return compile_both(searches, source, bindings, how);
+    }
+    ATTN_ASSIGN(Compiled made, in_direction(direction, std::move(compiled)));
+    pair.push_back(std::move(made));
+  }
+  return pair;
+}
+
 }  // namespace
 
 Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
@@ -23,16 +43,7 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
   CompileOptions how = options;
   if (how.analyses == nullptr) how.analyses = &analyses;
   planner::Pair searches(trained, how.lowering, context_of(how));
-  std::vector<Compiled> pair;
-  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
-    const auto half = [&]() -> Result<Compiled> {
-      ATTN_ASSIGN(const std::unique_ptr<planner::Search> search, searches.search(direction));
-      return compile(*search, source, bindings, how);
-    };
-    ATTN_ASSIGN(Compiled compiled, in_direction(direction, half()));
-    pair.push_back(std::move(compiled));
-  }
-  return pair;
+  return compile_both(searches, source, bindings, how);
 }
 
 Result<std::vector<Compiled>> recompile(const plan::Bundle& bundle, const CompileOptions& options) {

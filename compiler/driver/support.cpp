@@ -144,11 +144,16 @@ Verdict judge_pair(const ir::Attention& attention, const support::Source& source
   if (how.analyses == nullptr) how.analyses = &analyses;
   planner::Pair searches(trained, how.lowering, context_of(how));
   Verdict verdict;
-  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
-    verdict = judged(searches.search(direction), source, bindings, how, tier);
-    verdict.direction = direction;
-    if (verdict.error) break;
-  }
+  const auto judge_both = [&] {
+    for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+      verdict = judged(searches.search(direction), source, bindings, how, tier);
+      verdict.direction = direction;
+      if (verdict.error) return;
+    }
+  };
+  do {
+    judge_both();
+  } while (verdict.error && searches.take_other(*verdict.direction, *verdict.error));
   return verdict;
 }
 

@@ -31,12 +31,25 @@ Status Pair::compare() {
     if (engine.strategies.front().kind == Strategy::Kind::slow) continue;  // it draws no numbers
     ATTN_RETURN_IF_ERROR(add(engine));
   }
+  take_best();
+  return {};
+}
+
+void Pair::take_best() {
   for (OfEngine& each : engines_) {
     if (each.half(Direction::backward).refused) continue;
     const bool is_first = taken_ == nullptr || !taken_->serves();
     if (is_first || (each.serves() && each.place() < taken_->place())) taken_ = &each;
   }
-  return {};
+}
+
+bool Pair::take_other(Direction direction, const Error& error) {
+  const bool is_other_left = std::ranges::any_of(
+      engines_, [this](const OfEngine& each) { return &each != taken_ && each.serves(); });
+  if (!may_try_another(error) || taken_ == nullptr || !is_other_left) return false;
+  taken_->half(direction).refused = error;
+  take_best();
+  return true;
 }
 
 Status Pair::add(const engines::Engine& engine) {

@@ -515,6 +515,24 @@ TEST(CompilePair, MakesAForwardWithStatisticsAndTheBackward) {
   EXPECT_EQ(*again, bundle_of(*pair));
 }
 
+// cuDNN is predicted to be faster, but builds no backward of these.
+TEST(CompilePair, WithRandomDropoutIsOfTheNextEngineIfOneBuildsNoBackward) {
+  const Read spec(R"(attention dropped {
+  dims B = 2, Hq = 8, Hkv = 4, Sq = 8192, D = 256;
+  score 50 * tanh(score / 50);
+  mask q_idx >= kv_idx && q_idx - kv_idx < 4096;
+  dropout 0.1;
+  grad q, k, v;
+})",
+                  {});
+  CompileOptions options = options_for("b200");
+  options.lowering = planner::kAnyLowering;
+  const auto pair = compile_pair(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(pair.ok()) << pair.error().to_text();
+  for (const Compiled& each : *pair) EXPECT_EQ(each.plan.strategy, "native");
+  EXPECT_EQ(pair->front().plan.choice.at(1).strategy, "composite");
+}
+
 TEST(CompilePair, RecompilingKeepsDirectionsAndOutputs) {
   const Read spec(kTrained, {});
   CompileOptions options = options_for("h200");
