@@ -15,6 +15,11 @@ struct BackwardDefaults {
   static constexpr bool kOfWarps = false;   // products are those of warps (mma_backward.cuh)
   static constexpr int kRowGroups = 1;      // of warps that share keys, then
   static constexpr bool kScatters = false;  // no instruction adds vectors to memory, then
+  // All keys of a head are one block, then, and one launch is all (mma_short_backward.cuh). A part
+  // of E::kLearned whose elements are those of all batches is summed until the head changes: one
+  // less than kSummed.
+  static constexpr bool kShort = false;
+  static constexpr int kSummed = 0;
 };
 
 }  // namespace kernels

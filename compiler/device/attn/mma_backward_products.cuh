@@ -18,6 +18,10 @@ struct ThreadOfStrip : Base {
   using Base::stages, Base::group, Base::steps, Base::p, Base::ds, Base::kept, Base::kScores,
       Base::kRowsOfWarp, Base::lane, Base::warp, Base::row_group;
 
+  // The keys and values of the item.
+  __device__ __forceinline__ unsigned keys_of_item() const { return stages.keys(); }
+  __device__ __forceinline__ unsigned values_of_item() const { return stages.values(); }
+
   __device__ __forceinline__ int warp_of_block() const { return group * 4 + (int)warp(); }
   __device__ __forceinline__ int warp_of_keys() const { return warp_of_block(); }
   // Which 16 keys it has.
@@ -79,11 +83,11 @@ struct ProductsOfStripOfKeys : Base {
 
   __device__ __forceinline__ void multiply_keys(int n) {
     multiply_rows<C::Queries::kColumns, C::kDepthPanel, S::kKeyPanel, S::kQueryPanel>(
-        s, stages.keys(), stages.query(n));
+        s, this->keys_of_item(), stages.query(n));
   }
   __device__ __forceinline__ void multiply_gradients(int n) {
     multiply_rows<C::Outputs::kColumns, C::kWidthPanel, S::kValuePanel, S::kGradientPanel>(
-        dp, stages.values(), stages.gradient(n));
+        dp, this->values_of_item(), stages.gradient(n));
   }
   __device__ __forceinline__ void add_values(int n) {
     add_product<C::kWidthPanel, S::kGradientPanel>(dv, p, stages.weights(), stages.gradient(n));

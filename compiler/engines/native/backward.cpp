@@ -73,6 +73,7 @@ class NativeBackward {
   // Lists blocks. Where inputs decide what masks show, the kernels compute those of a band, or the
   // GPU makes the lists, as far as it can.
   Status list_blocks() {
+    if (kernel_.tile.is_short) return list_all();
     if (masks_read_inputs(kernel_.attention) && !kernel_.ordered()) {
       ATTN_ASSIGN(kernel_.blocks,
                   row_blocks(kernel_.attention, {}, kernel_.tile, false, deadline_));
@@ -88,6 +89,15 @@ class NativeBackward {
     }
     ATTN_ASSIGN(kernel_.blocks, row_blocks(kernel_.attention, mask_axes_, kernel_.tile,
                                            kernel_.ordered(), deadline_));
+    return {};
+  }
+
+  // Kernels of one launch walk all rows of a head, whatever masks show: lists tell what that is.
+  Status list_all() {
+    const bool by_inputs = masks_read_inputs(kernel_.attention);
+    ATTN_ASSIGN(kernel_.blocks,
+                row_blocks(kernel_.attention, by_inputs ? masks::Axes() : mask_axes_, kernel_.tile,
+                           false, deadline_));
     return {};
   }
 
@@ -110,6 +120,7 @@ class NativeBackward {
   // Divides blocks of keys, unless a part of a learned tensor's gradient is of a head's block of
   // keys, or dk and dv are not computed.
   void divide() {
+    if (kernel_.tile.is_short) return;
     if (kernel_.count_of(Reach::heads) > 0 || (!kernel_.wants("dk") && !kernel_.wants("dv")))
       return;
     if (kernel_.made_lists) {
@@ -122,6 +133,9 @@ class NativeBackward {
 
   // Steps of an item, at most.
   double longest() const {
+    if (kernel_.tile.is_short)
+      return std::ceil(static_cast<double>(kernel_.key_blocks()) / at_once_) * kernel_.steps() /
+             static_cast<double>(kernel_.key_blocks());
     if (!kernel_.divides()) return kernel_.longest() * static_cast<double>(kernel_.heads_of_key());
     if (!kernel_.made_lists) return kernel_.division.longest;
     const double share = kernel_.blocks.blocks / static_cast<double>(kernel_.made_division.shares);
@@ -130,11 +144,13 @@ class NativeBackward {
 
   NativeWork work_of_kernel(const plan::Program& program) const {
     NativeWork work;
-    work.scores =
-        kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
+    const double blocks = kernel_.tile.is_short ? kernel_.steps() : kernel_.blocks.blocks;
+    work.scores = blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
     work.at_most = kernel_.depends_on_inputs();
     work.rate = kernel_.tile.rate;
     work.of_warps = kernel_.tile.of_warps;
+    work.is_short = kernel_.tile.is_short;
+    work.workers = at_once_;
     work.rows = work.queries = static_cast<double>(kernel_.tile.keys);
     work.keys = static_cast<double>(kernel_.tile.rows);
     work.most = longest() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
@@ -154,6 +170,7 @@ class NativeBackward {
   // written, `o` and `do` are read, which a sigmoid does without. Lists that the GPU makes mostly
   // have few parts.
   double moved() const {
+    if (kernel_.tile.is_short) return kernel_.bytes_of_tensors() + bytes_of_learned();
     const std::int64_t sums =
         kernel_.wants("dq") ? 8 * kernel_.depth() + 2 * kernel_.dims[Dim::Dqk] : 0;
     const std::int64_t parts = kernel_.made_lists ? 0 : 8 * kernel_.key_sums();
@@ -278,15 +295,49 @@ Status check_backward(const ir::Attention& attention) {
   return {};
 }
 
+namespace {
+
+bool has_diagonals(const ir::Attention& attention) {
+  const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(attention));
+  return std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
+}
+
+Error no_tile(const ir::Attention& attention, const target::Context& context) {
+  if (context.rewrites.long_forms)
+    return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
+  return unsupported(
+      attention.pos,
+      fmt::format("no tile of attnc's backward of one launch fits {} keys, head dimensions {} and "
+                  "{}, and this score",
+                  attention.dims[Dim::Skv], attention.dims[Dim::Dqk], attention.dims[Dim::Dv]),
+      "leave out `--skeleton short`");
+}
+
+}  // namespace
+
+Result<NativeProgram> lower_short_backward(const ir::Attention& attention,
+                                           const masks::Axes& mask_axes,
+                                           const target::Context& context, std::size_t refused) {
+  const Form whole = whole_form(with_reduced_strength(attention));
+  const std::vector<RowTile> tiles =
+      short_tiles(attention, context, has_diagonals(whole.attention));
+  if (refused >= tiles.size()) return no_tile(attention, context);
+  NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);
+  ATTN_RETURN_IF_ERROR(of_whole.work().status());
+  return std::move(of_whole).make();
+}
+
+std::size_t count_of_short_tiles(const ir::Attention& attention, const target::Context& context) {
+  if (attention.dims[Dim::Skv] > kMostShortKeys) return 0;
+  const Form whole = whole_form(with_reduced_strength(attention));
+  return short_tiles(attention, context, has_diagonals(whole.attention)).size();
+}
+
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
                                      const target::Context& context, std::size_t refused) {
   const Form whole = whole_form(with_reduced_strength(attention));
-  const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(whole.attention));
-  const bool diagonals = std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
-  const std::vector<RowTile> tiles = row_tiles(attention, context, diagonals);
-  if (refused >= tiles.size()) {
-    return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
-  }
+  const std::vector<RowTile> tiles = row_tiles(attention, context, has_diagonals(whole.attention));
+  if (refused >= tiles.size()) return no_tile(attention, context);
 
   NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);
   const Result<double> work = of_whole.work();

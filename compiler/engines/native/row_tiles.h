@@ -22,6 +22,7 @@ struct RowTile {
   std::int64_t row_groups = 1;  // warps that share 16 keys, and divide the rows of a block
   std::int64_t resident = 1;    // blocks of threads of a multiprocessor
   bool scatters = false;        // no instruction of the GPU adds vectors to memory
+  bool is_short = false;        // all keys of a head are one block (attn/mma_short_backward.cuh)
 
   std::int64_t groups() const { return of_warps ? (warps() + 3) / 4 : 2; }  // that compute
   std::int64_t threads() const { return of_warps ? 32 * warps() : 128 * (groups() + 1); }
@@ -42,6 +43,11 @@ struct RowTile {
 // expressions that spill otherwise. `diagonals`: with sums of these.
 std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Context& context,
                                bool diagonals);
+// The same of kernels of one launch, on every GPU: none if the keys of a head are too many for a
+// block, or rewrites leave them out (target::Rewrites).
+inline constexpr std::int64_t kMostShortKeys = 128;
+std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
+                                 bool diagonals);
 
 // Shared memory of a block of threads, in bytes. `table`: with a captured one, which kernels of
 // warps do not copy.
