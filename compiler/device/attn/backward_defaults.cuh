@@ -20,6 +20,8 @@ struct BackwardDefaults {
   // less than kSummed.
   static constexpr bool kShort = false;
   static constexpr int kSummed = 0;
+  // Elements from a head or a row of a table to the next, then.
+  static constexpr int kTableHead = 0, kTableRow = 0;
 };
 
 }  // namespace kernels

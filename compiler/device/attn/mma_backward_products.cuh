@@ -39,6 +39,13 @@ struct ThreadOfStrip : Base {
     for (int j = 0; j < kScores / 4; ++j) store_words(place, j, p);
   }
 
+  // As that of a warp group (backward_group.cuh).
+  __device__ __forceinline__ void load_entries(unsigned (&entries)[4], int, int j) const {
+    const unsigned at = vector_of(word_of(stages.table()), j);
+    entries[j % 2 * 2] = load_shared(at),
+                    entries[j % 2 * 2 + 1] = load_shared(at + 8 * S::kSlopeRow);
+  }
+
   __device__ __forceinline__ void wait_for_kept() const {}  // all threads have met since
   // The bits of all rows of the block are together, four for each 8 rows.
   __device__ __forceinline__ void take_kept() {
@@ -63,11 +70,15 @@ struct ThreadOfStrip : Base {
   template <int kCount>
   __device__ __forceinline__ void store_words(unsigned place, int j,
                                               const unsigned (&words)[kCount]) const {
-    const unsigned swizzle = lane() / 4 / (64 / C::kBlockRows) % (C::kBlockRows / 8);
-    const unsigned vector = row_group() * (kRowsOfWarp / 8) + j;
-    const unsigned at = place + (vector ^ swizzle) * 16;
+    const unsigned at = vector_of(place, j);
     store_shared(at, words[2 * j]);
     store_shared(at + 8 * S::kSlopeRow, words[2 * j + 1]);
+  }
+  // The word of the j-th 8 rows of this warp.
+  __device__ __forceinline__ unsigned vector_of(unsigned place, int j) const {
+    const unsigned swizzle = lane() / 4 / (64 / C::kBlockRows) % (C::kBlockRows / 8);
+    const unsigned vector = row_group() * (kRowsOfWarp / 8) + j;
+    return place + (vector ^ swizzle) * 16;
   }
 };
 

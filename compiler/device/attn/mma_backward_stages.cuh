@@ -5,8 +5,9 @@
 
 namespace kernels {
 
-// Addresses in shared memory. Matrices are rows in swizzled panels (mma_panels.cuh). dS^T, and with
-// several row groups P^T, are rows of keys with the block's rows of q in a panel. With kShort there
+// Addresses in shared memory. Matrices are rows in swizzled panels (mma_panels.cuh). dS^T, with
+// several row groups P^T, and a table are rows of keys with the block's rows of q in a panel. With
+// kShort there
 // are as many stages of keys as of rows, and each warp has parts of deltas, and deltas.
 template <class C>
 struct BackwardStages<C, true> {
@@ -39,7 +40,8 @@ struct BackwardStages<C, true> {
   static constexpr int kGradients = kQueries + kStages * kQueryBytes;
   static constexpr int kSlopes = kGradients + kStages * kGradientBytes;
   static constexpr int kWeights = kSlopes + kSlopeBytes;
-  static constexpr int kRowValues = kWeights + (kStoresWeights ? kSlopeBytes : 0);
+  static constexpr int kTable = kWeights + (kStoresWeights ? kSlopeBytes : 0);
+  static constexpr int kRowValues = kTable + (C::kTable ? kSlopeBytes : 0);
   // Exponents and deltas; with kShort exponents and gradients by lse, of which deltas are made.
   static constexpr int kDeltas = kRowValues + 2 * kStages * kRowBytes;
   static constexpr int kDraws = kDeltas + (C::kShort ? 2 * kWarps * kRowBytes : 0);
@@ -56,6 +58,7 @@ struct BackwardStages<C, true> {
   __device__ unsigned gradient(int n) const { return base + kGradients + n * kGradientBytes; }
   __device__ unsigned slopes() const { return base + kSlopes; }
   __device__ unsigned weights() const { return base + kWeights; }
+  __device__ unsigned table() const { return base + kTable; }
   __device__ unsigned exponents(int n) const { return base + kRowValues + n * kRowBytes; }
   __device__ unsigned deltas(int n) const { return exponents(kStages + n); }
   // With kShort: of a stage; a warp's parts of deltas, and the deltas that it takes.

@@ -20,6 +20,7 @@
 //
 //   mma_short_steps           which heads and rows a block of threads has, and in which order
 //   mma_short_thread          what a thread knows of its step
+//   mma_short_table           a table that scores of all batches read
 //   mma_short_deltas          deltas
 //   mma_short_queries         dQ
 #pragma once
@@ -28,6 +29,7 @@
 #include "attn/mma_short_deltas.cuh"
 #include "attn/mma_short_queries.cuh"
 #include "attn/mma_short_steps.cuh"
+#include "attn/mma_short_table.cuh"
 #include "attn/mma_short_thread.cuh"
 
 namespace kernels {
@@ -51,12 +53,14 @@ struct ShortGradients : LayersOfShort<C, E>::Stored {
   const CopiesOfBackward<C, E> copies;
   const OrderOfSteps<C, E> order;
   ValuesOfRow row;  // of this thread, in the next step
+  TableOfHead<C> table;
 
   __device__ __forceinline__ ShortGradients(const S& stages_, const BackwardTensors& tensors_,
                                             const E& expressions_)
       : Base(stages_, tensors_, expressions_, (int)threadIdx.x / 128),
         copies{stages_, tensors_, expressions_},
-        order{expressions_} {}
+        order{expressions_},
+        table{stages_, tensors_} {}
 
   __device__ __forceinline__ void run() {
     now = order.first();
@@ -77,6 +81,7 @@ struct ShortGradients : LayersOfShort<C, E>::Stored {
     const bool has_next = !order.is_over(next);
     wait_for_copies<0>();
     this->store_values(n, row);
+    if constexpr (C::kTable) table.hold(now.head);
     if (E::kRandom && has_next) write_words(steps + 1, next);
     __syncthreads();
     if (S::kStages > 1 && has_next) copy(next);

@@ -25,6 +25,7 @@ using ir::Dim;
 
 constexpr std::int64_t kMostColumns = 256;  // Dqk, Dv
 constexpr double kMostWordBytes = 0x1p36;   // of sums of learned tensors
+constexpr double kOfSum = 2;                // operations of a sum that a thread keeps
 
 class NativeBackward {
  public:
@@ -32,7 +33,7 @@ class NativeBackward {
                  const RowTile& tile, const target::Context& context)
       : kernel_(whole, form, tile),
         mask_axes_(mask_axes),
-        most_shared_(target::limit(target::Capability::shared_bytes_of_block, context)),
+        most_shared_(room_of(tile, context)),
         at_once_(context.gpu.multiprocessors * static_cast<double>(tile.resident)),
         deadline_(context.deadline.get()) {}
 
@@ -104,10 +105,20 @@ class NativeBackward {
   // With a captured table beside the rows, where one is copied and has room.
   void make_expressions() {
     kernel_.expressions =
-        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, !kernel_.tile.of_warps);
+        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, table());
     if (kernel_.shared_bytes() <= most_shared_) return;
     kernel_.expressions =
-        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, false);
+        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, std::nullopt);
+  }
+
+  // Warp groups copy it by TMA. Kernels of one launch hold that of a head, which all batches read.
+  std::optional<Table> table() const {
+    const ir::Attention& attention = kernel_.attention;
+    if (!kernel_.tile.of_warps) return table_of(attention, attention.score);
+    if (!kernel_.tile.is_short || attention.dims[Dim::Sq] > kernel_.tile.rows) return std::nullopt;
+    constexpr std::int64_t kOfElement = 2;
+    const std::optional<Table> table = table_of(attention, attention.score, kOfElement);
+    return table && table->batches == 1 ? table : std::nullopt;
   }
 
   // Derivatives of learned tensors that only sinks read.
@@ -195,8 +206,12 @@ class NativeBackward {
   // Operations for each score.
   double operations_of_learned() const {
     double operations = 0;
-    for (const LearnedPart& part : kernel_.expressions.parts)
-      operations += operations_of(part.reach) * static_cast<double>(part.turns());
+    for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
+      const LearnedPart& part = kernel_.expressions.parts[i];
+      operations += kernel_.summed_part() == i
+                        ? kOfSum
+                        : operations_of(part.reach) * static_cast<double>(part.turns());
+    }
     return operations;
   }
 

@@ -195,7 +195,7 @@ std::int64_t BackwardKernel::section() const {
 }
 
 bool BackwardKernel::batches_first() const {
-  if (tile.is_short) return summed_part().has_value();
+  if (tile.is_short) return expressions.table || summed_part();
   return !ordered() && std::ranges::any_of(expressions.parts, [this](const LearnedPart& part) {
     const auto& indices = attention.dag[part.gather.load].operands;
     const auto is_read = [&](ir::Op op) {

@@ -213,6 +213,11 @@ class BackwardProgram : private BackwardLaunches {
     return {BackwardKernel::kCounter};
   }
 
+  std::int64_t table_stages() const {
+    if (!kernel_.expressions.table) return 0;
+    return kernel_.tile.is_short ? 1 : kernel_.tile.stages;
+  }
+
   plan::KernelFacts facts() const {
     plan::KernelFacts facts{.backward = true,
                             .tile = kernel_.tile.keys,
@@ -221,7 +226,7 @@ class BackwardProgram : private BackwardLaunches {
                             .width = kernel_.width(),
                             .groups = kernel_.tile.groups(),
                             .stages = kernel_.tile.stages,
-                            .table_stages = kernel_.expressions.table ? kernel_.tile.stages : 0,
+                            .table_stages = table_stages(),
                             .items = kernel_.key_blocks(),
                             .divided = kernel_.parts(),
                             .has_lengths = kernel_.lengths(),
@@ -292,7 +297,9 @@ class BackwardProgram : private BackwardLaunches {
     add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
-    if (kernel_.expressions.table)
+    if (kernel_.expressions.table && kernel_.tile.is_short)
+      arguments.emplace_back(Tensor{kernel_.expressions.table->tensor});
+    else if (kernel_.expressions.table)
       arguments.emplace_back(map_of_rows(*kernel_.expressions.table, kernel_.tile.rows));
     add_inputs(arguments);
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {

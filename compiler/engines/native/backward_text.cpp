@@ -148,6 +148,10 @@ class BackwardLists {
                        {"kWidthPanel", tile.width_panel()}};
     if (const auto summed = kernel_.summed_part())
       sizes.emplace_back("kSummed", static_cast<std::int64_t>(*summed) + 1);
+    if (tile.is_short && kernel_.expressions.table) {
+      sizes.emplace_back("kTableHead", kernel_.expressions.table->head_stride);
+      sizes.emplace_back("kTableRow", kernel_.expressions.table->row_stride);
+    }
     return sizes;
   }
 
@@ -368,7 +372,9 @@ class BackwardText : private SmallKernels {
     const bool table = kernel_.expressions.table.has_value();
     if (kernel_.made_lists)
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
-    if (table) {
+    if (table && is_short) {
+      add(true, "const unsigned short*", "table", "table_rows");
+    } else if (table) {
       parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
       fields += field_text("table", "&table");
     }

@@ -7,6 +7,7 @@
 #include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/tiles.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/gradient/differentiate.h"
 #include "compiler/target/capabilities.h"
 
 namespace attn::engines::native {
@@ -40,11 +41,12 @@ std::int64_t bytes_of_groups(const ir::Attention& attention, const RowTile& tile
 }
 
 // Bytes of those of attn/mma_backward_stages.cuh.
-std::int64_t bytes_of_warps(const ir::Attention& attention, const RowTile& tile, bool diagonals) {
+std::int64_t bytes_of_warps(const ir::Attention& attention, const RowTile& tile, bool table,
+                            bool diagonals) {
   const std::int64_t depth = whole(tile.depth, tile.depth_panel());
   const std::int64_t width = whole(tile.width, tile.width_panel());
   const std::int64_t of_rows = 2 * tile.rows * (depth + width) + 8 * tile.rows;
-  const std::int64_t matrices = tile.row_groups > 1 ? 2 : 1;  // of scores
+  const std::int64_t matrices = (tile.row_groups > 1 ? 2 : 1) + (table ? 1 : 0);  // of scores
   const std::int64_t of_random = attention.is_random() ? 2 * 16 * whole(tile.keys, 64) : 0;
   const std::int64_t of_diagonals =
       diagonals ? tile.warps() * 32 * (tile.rows / tile.row_groups + 8) : 0;
@@ -128,6 +130,8 @@ constexpr ShortTile kShortTiles[] = {
     {256, 64, 64, 1, 2, 1, 0.7},   {256, 64, 32, 1, 2, 1, 0.6},
 };
 
+constexpr double kRateOfSums = 0.4;  // that are added to memory in each step; not measured
+
 RowTile tile_of(const ShortTile& row, const ir::Dims& dims) {
   const std::int64_t columns = kSmallPanel * row.row_groups;
   return {.rows = row.rows,
@@ -142,18 +146,17 @@ RowTile tile_of(const ShortTile& row, const ir::Dims& dims) {
           .is_short = true};
 }
 
-// Bytes that a block of threads may have, as many of which share a multiprocessor.
+}  // namespace
+
 std::int64_t room_of(const RowTile& tile, const target::Context& context) {
   constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
   const std::int64_t most = target::limit(target::Capability::shared_bytes_of_block, context);
   return (most + kReserved) / tile.resident - kReserved;
 }
 
-}  // namespace
-
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals) {
-  return tile.alignment() + (tile.of_warps ? bytes_of_warps(attention, tile, diagonals)
+  return tile.alignment() + (tile.of_warps ? bytes_of_warps(attention, tile, table, diagonals)
                                            : bytes_of_groups(attention, tile, table, diagonals));
 }
 
@@ -186,7 +189,12 @@ std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::C
     most = row.most, keys = row.keys;
     tiles.push_back(tile);
   }
-  std::ranges::stable_sort(tiles, std::greater(), &RowTile::rate);
+  // Gradients that batches share are summed where a head has one block of rows.
+  const bool learns = !gradient::differentiate(attention).tensors.empty();
+  const auto rate = [&](const RowTile& tile) {
+    return tile.rate * (learns && tile.rows < dims[Dim::Sq] ? kRateOfSums : 1);
+  };
+  std::ranges::stable_sort(tiles, std::greater(), rate);
   return tiles;
 }
 

@@ -49,8 +49,10 @@ inline constexpr std::int64_t kMostShortKeys = 128;
 std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
                                  bool diagonals);
 
-// Shared memory of a block of threads, in bytes. `table`: with a captured one, which kernels of
-// warps do not copy.
+// Bytes of shared memory that a block of threads may have, as many of which share a multiprocessor.
+std::int64_t room_of(const RowTile& tile, const target::Context& context);
+
+// Shared memory of a block of threads, in bytes. `table`: with a captured one.
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals);
 
