@@ -40,6 +40,7 @@ class Row {
     const support::Source source("row.attn", json_["spec"].get<std::string>());
     diag::Sink sink(source);
     context_.analyses = &analyses_;
+    context_.rewrites.short_forms = false;  // the table has none
     auto attention = driver::front_end(source, {}, sink, &analyses_);
     if (!attention) return {ErrorCode::invalid_spec, diag::to_text(sink)};
     attention_ = std::move(*attention);

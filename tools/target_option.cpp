@@ -128,17 +128,25 @@ void add_rewrites(CLI::App& command, target::Rewrites& rewrites) {
       ->check(CLI::IsMember(names));
 }
 
-// Kernels for a GPU that also runs those of older ones.
+// Which of attnc's kernels there are, by what is left out.
 void add_skeleton(CLI::App& command, target::Rewrites& rewrites) {
+  const auto leave_out = [&rewrites](const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      if (name == "mma") rewrites.warp_groups = false;
+      if (name == "short") rewrites.long_forms = false;
+      if (name == "long") rewrites.short_forms = false;
+    }
+  };
   command
-      .add_option_function<std::string>(
-          "--skeleton", [&rewrites](const std::string&) { rewrites.warp_groups = false; },
+      .add_option_function<std::vector<std::string>>(
+          "--skeleton", leave_out,
           "Skeleton of attnc's own kernels: mma, which every GPU since compute capability 8.0 "
-          "runs, "
-          "to check it on a 9.0")
-      ->default_text("wgmma on compute capability 9.0, else mma")
-      ->type_name("mma")
-      ->check(CLI::IsMember({"mma"}));
+          "runs, to check it on a 9.0; of backwards over few keys, short, of one launch, or long")
+      ->default_text("wgmma on compute capability 9.0, else mma; of short and long, the faster")
+      ->type_name("NAME[,NAME]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"mma", "short", "long"}));
 }
 
 }  // namespace

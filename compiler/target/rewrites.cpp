@@ -7,7 +7,14 @@
 namespace attn::target {
 namespace {
 
-constexpr std::string_view kWarpGroups = "warp_groups";
+// What else may be disabled, by --skeleton.
+struct Form {
+  std::string_view name;
+  bool Rewrites::*may;
+};
+constexpr Form kForms[] = {{"warp_groups", &Rewrites::warp_groups},
+                           {"short_forms", &Rewrites::short_forms},
+                           {"long_forms", &Rewrites::long_forms}};
 
 constexpr Rewrite kRewrites[] = {
 #define ATTN_REWRITE(name, what) {#name, what, &Rewrites::name},
@@ -24,7 +31,9 @@ std::vector<std::string> without(const Rewrites& rewrites) {
   for (const Rewrite& rewrite : kRewrites) {
     if (!(rewrites.*rewrite.made)) names.emplace_back(rewrite.name);
   }
-  if (!rewrites.warp_groups) names.emplace_back(kWarpGroups);
+  for (const Form& form : kForms) {
+    if (!(rewrites.*form.may)) names.emplace_back(form.name);
+  }
   return names;
 }
 
@@ -32,7 +41,9 @@ Rewrites all_but(const std::vector<std::string>& names, Rewrites rewrites) {
   for (const Rewrite& rewrite : kRewrites) {
     if (std::ranges::find(names, rewrite.name) != names.end()) rewrites.*rewrite.made = false;
   }
-  if (std::ranges::find(names, kWarpGroups) != names.end()) rewrites.warp_groups = false;
+  for (const Form& form : kForms) {
+    if (std::ranges::find(names, form.name) != names.end()) rewrites.*form.may = false;
+  }
   return rewrites;
 }
 

@@ -21,6 +21,9 @@ struct Rewrites {
   // Whether attnc's kernels may use products of warp groups. Otherwise they are those that every
   // GPU since compute capability 8.0 runs (--skeleton). Told among the names of what is disabled.
   bool warp_groups = true;
+  // Whether they may be backwards of one launch over few keys, and whether they may be others
+  // (--skeleton). Told likewise.
+  bool short_forms = true, long_forms = true;
 
   std::int64_t score_bytes = kMostScoreBytes;  // 1 or more; tests use a small one
 

@@ -17,6 +17,13 @@ struct BackwardDefaults {
   // Of how many 16 columns keys, and values, stay in registers, then.
   static constexpr int kHeldKeys = 0, kHeldValues = 0;
   static constexpr bool kScatters = false;  // no instruction adds vectors to memory, then
+  // All keys of a head are one block, then, and one launch is all (mma_short_backward.cuh). A part
+  // of E::kLearned whose elements are those of all batches is summed until the head changes: one
+  // less than kSummed.
+  static constexpr bool kShort = false;
+  static constexpr int kSummed = 0;
+  // Elements from a head or a row of a table to the next, then.
+  static constexpr int kTableHead = 0, kTableRow = 0;
 };
 
 }  // namespace kernels

@@ -52,6 +52,11 @@ struct ThreadOfGroup : Base {
     return transposed(stages.slope(n));
   }
 
+  // The table's entries at scores 4 j to 4 j + 7, if j is even: pairs of rows, of both keys.
+  __device__ __forceinline__ void load_entries(unsigned (&entries)[4], int n, int j) const {
+    if (j % 2 == 0) load_transposed(entries, transposed(stages.table(n)) + j / 2 * 2048);
+  }
+
   // Waits for what random dropout keeps of the step, which a KeptDrawer draws.
   __device__ __forceinline__ void wait_for_kept() const {
     wait(stages.drawn_full(steps), steps >> 2 & 1);

@@ -15,6 +15,22 @@ struct BackwardLearned : Base {
   using Base::stages, Base::expressions, Base::steps, Base::key, Base::s, Base::kScores, Base::lane,
       Base::rows_of, Base::add_to_heads;
 
+  // Those of a part that is summed, one for each score.
+  static constexpr int kSums = C::kSummed > 0 ? kScores : 1;
+  float summed[kSums];
+
+  __device__ __forceinline__ void begin_sums() {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) summed[i] = 0;
+  }
+  // Adds them to the elements that scores of these rows read, and begins again.
+  __device__ __forceinline__ void add_summed(const RowBlock& block) {
+    if constexpr (C::kSummed > 0) {
+      add_sums<C::kSummed - 1>(block, 0, [&](int i) { return summed[i]; });
+      begin_sums();
+    }
+  }
+
   // Adds what differentiate() left of this step to the gradients of learned tensors, while the
   // product that makes dK is computed.
   __device__ __forceinline__ void learn() {
@@ -77,10 +93,20 @@ struct BackwardLearned : Base {
 #pragma unroll 1
       for (int i = 0; i < kScores; ++i)
         parts[i] = this->template part_by<kPart>(block, parts[i], i, turn, sum(i));
-      add_sums<kPart>(block, turn, [&](int i) { return parts[i]; });
+      add<kPart>(block, turn, [&](int i) { return parts[i]; });
     } else {
-      add_sums<kPart>(block, turn,
-                      [&](int i) { return this->template part_of<kPart>(block, i, turn, sum(i)); });
+      add<kPart>(block, turn,
+                 [&](int i) { return this->template part_of<kPart>(block, i, turn, sum(i)); });
+    }
+  }
+  // Adds parts of scores to elements, or to sums of other batches.
+  template <int kPart, typename Part>
+  __device__ __forceinline__ void add(const RowBlock& block, int turn, Part part) {
+    if constexpr (kPart + 1 == C::kSummed) {
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) summed[i] += part(i);
+    } else {
+      add_sums<kPart>(block, turn, part);
     }
   }
   template <int kPart, typename Part>
@@ -111,7 +137,7 @@ struct BackwardLearned : Base {
         this->template add_to_element<kPart>(of_run, sum);
       });
     } else {
-      this->template add_to_own<kPart>(block);
+      this->template add_to_own<kPart>(block, part);
     }
   }
 };

@@ -40,7 +40,7 @@ struct BackwardSlopes : Base {
 
   // Makes dS^T, in registers and in shared memory, and what learn() takes.
   __device__ __forceinline__ void differentiate(int n) {
-    const unsigned deltas = this->row_values(stages.deltas(n));
+    const unsigned deltas = this->row_values(this->deltas_of(n));
     const unsigned exponents = this->row_values(stages.exponents(n));
     const unsigned to = this->slopes_of_lane(n);
     if constexpr (E::kRandom) take_kept();  // again: else 32 predicates are kept, in a register

@@ -9,6 +9,32 @@
 
 namespace kernels {
 
+// Stores two rows of an accumulator that this thread has a part of, 8 apart, times a factor: those
+// of its columns that the tensor has, of the rows before `rows`. `first`: the accumulator's column.
+// `lane` says which of the warp it is.
+template <class P, class Float, int kOutputs, class Lane>
+ATTN_INLINE void store_two_rows(unsigned short* to, const int* starts, int b, int head, int row,
+                                int rows, int first, const float (&c)[kOutputs], float factor,
+                                const Lane& lane) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int at = row + 8 * r;
+    unsigned short* const of_row = to + P::place(starts, b, head, at);
+#pragma unroll
+    for (int part = 0; part < kOutputs / 16; ++part) {
+      unsigned pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = (4 * part + i) * 4 + 2 * r;
+        pairs[i] = pair(Float{}, c[from] * factor, c[from + 1] * factor);
+      }
+      exchange(pairs, lane());
+      const int column = first + (4 * part + (lane() & 3)) * 8;
+      if (at < rows && column < P::kColumns) P::store(of_row + column * P::kColumn, pairs);
+    }
+  }
+}
+
 // Stores them as gradients, or sums of parts (kDivided).
 template <class Base>
 struct StoredKeys : Base {
@@ -29,23 +55,8 @@ struct StoredKeys : Base {
     }
     const int of_warp = this->row_group() * (2 * kOutputs);  // its first column
     const int b = unit / C::kKeyHeads, keys = P::kPacked ? expressions.keys(b) : C::kColumns;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int k = key + 8 * r;
-      unsigned short* of_key = to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
-#pragma unroll
-      for (int part = 0; part < kOutputs / 16; ++part) {
-        unsigned pairs[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int from = (4 * part + i) * 4 + 2 * r;
-          pairs[i] = pair(Float{}, c[from] * factor, c[from + 1] * factor);
-        }
-        exchange(pairs, lane());
-        const int column = of_warp + (4 * part + (lane() & 3)) * 8;
-        if (k < keys && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
-      }
-    }
+    store_two_rows<P, Float>(to, tensors.column_starts, b, unit % C::kKeyHeads, key, keys, of_warp,
+                             c, factor, [] { return Base::lane(); });
   }
 
   template <int kOutputs>

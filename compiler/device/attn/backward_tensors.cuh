@@ -24,6 +24,11 @@ struct BackwardTensors {
   float* query_sums = nullptr;
   int* turns = nullptr;  // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk = nullptr, *dv = nullptr;
+  // Instead of exponents, deltas and sums, of kernels of few keys (mma_short_backward.cuh): what
+  // the forward knows of rows, null without a maximum; the gradient by it, null without one; dQ.
+  const float *lse = nullptr, *d_lse = nullptr;
+  unsigned short* dq = nullptr;
+  const unsigned short* table_rows = nullptr;
   float* key_sums = nullptr;  // of parts: [parts, kKeys, kDepth + kWidth], dK before dV
   // [.., B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: parts of learned tensors of heads.
   float* parts = nullptr;

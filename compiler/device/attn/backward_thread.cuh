@@ -69,6 +69,9 @@ struct BackwardThread {
     return of_block + row_group() * (kRowsOfWarp * 4) + (lane() & 3) * 8;
   }
 
+  // The deltas of a stage's rows.
+  __device__ __forceinline__ unsigned deltas_of(int n) const { return stages.deltas(n); }
+
   // The rows of a step that the thread's warp has, and their head.
   struct RowBlock {
     unsigned rows;           // the first, a multiple of 16, and kMasked

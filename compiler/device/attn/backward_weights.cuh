@@ -120,9 +120,7 @@ struct BackwardWeights : Base {
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 added = load_two(exponents + j * 32);
-      if constexpr (C::kTable) {
-        if (j % 2 == 0) load_transposed(entries, this->transposed(stages.table(n)) + j / 2 * 2048);
-      }
+      if constexpr (C::kTable) this->load_entries(entries, n, j);
       RowBlock own = block;  // whose rows are not kept for all j
       if (kHides) own.rows = unknown(own.rows), own.first_row = unknown(own.first_row);
       float weights[4];

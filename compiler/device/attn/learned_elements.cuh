@@ -53,26 +53,28 @@ struct LearnedElements : Base {
   }
 
   // Adds to elements that no other score of the head reads, or stores what it has.
-  template <int kPart>
-  __device__ __forceinline__ void add_to_own(const RowBlock& block) const {
+  template <int kPart, typename Part>
+  __device__ __forceinline__ void add_to_own(const RowBlock& block, Part part) const {
     constexpr LearnedPart kOf = E::kLearned[kPart];
+    constexpr bool kShared = kOf.reach == Reach::shared, kFixed = kShared && kOf.bits > 0;
     const int row = row_of(block, 0);
     const long long first = expressions.template element<kPart>(block.b(), block.h(), row, key, 0);
-    unsigned long long* const words = tensors.words + kOf.place + first;
-    const float units = kOf.reach == Reach::shared ? units_of<kPart>() : 1;
+    const float units = kFixed ? units_of<kPart>() : 1;
     bool lost = false;
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int down = WarpScores<kScores>::row_of(i), right = WarpScores<kScores>::key_of(i);
-      const long long at = down * kOf.row + right * kOf.column;
-      const float part = part_of<kPart>(block, i, 0, 0) * units;
+      const long long at = first + down * kOf.row + right * kOf.column;
+      const float sum = part(i) * units;
       if (!C::kRowsFit && row + down >= C::kRows) continue;
       if (C::kColumns % S::kKeys != 0 && key + right >= C::kColumns) continue;
-      if constexpr (kOf.reach == Reach::shared) {
-        FixedSums::add(words + at, part);
-        lost |= part - part != 0;
+      if constexpr (kFixed) {
+        FixedSums::add(tensors.words + kOf.place + at, sum);
+        lost |= sum - sum != 0;
+      } else if constexpr (kShared) {
+        add_to_element<kPart>(at, sum);
       } else {
-        E::template store<kPart>(tensors.own[kOf.place], first + at, part);
+        E::template store<kPart>(tensors.own[kOf.place], at, sum);
       }
     }
     if (lost) fixed_sums().lose();

@@ -154,6 +154,17 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
   }
 };
 
+// Writes the key of random dropout, which threads read when they have met.
+template <class C, class E>
+ATTN_INLINE void write_random_key(const BackwardStages<C>& stages, const E& expressions) {
+  if constexpr (E::kRandom) {
+    if (threadIdx.x != 0) return;
+    const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
+    store_shared(stages.random_words(), random_key.x);
+    store_shared(stages.random_words() + 4, random_key.y);
+  }
+}
+
 // The kernel, for S::kThreads threads.
 template <class C, class E, class L>
 ATTN_INLINE void backward_of_warps(const BackwardTensors& tensors, const E& expressions,
@@ -162,13 +173,7 @@ ATTN_INLINE void backward_of_warps(const BackwardTensors& tensors, const E& expr
   if (C::kShares && threadIdx.x == 0) {
     store_shared(stages.power_word(), reinterpret_cast<const Largest*>(tensors.words)->power());
   }
-  if constexpr (E::kRandom) {
-    if (threadIdx.x == 0) {
-      const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
-      store_shared(stages.random_words(), random_key.x);
-      store_shared(stages.random_words() + 4, random_key.y);
-    }
-  }
+  write_random_key<C>(stages, expressions);
   GradientsOfWarp<C, E, L>(stages, tensors, expressions, lists).run();
 }
 

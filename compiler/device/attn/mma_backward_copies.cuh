@@ -79,25 +79,34 @@ struct CopiesOfBackward {
 
   // Those of the item whose first step it is.
   __device__ __forceinline__ void copy_keys(unsigned step) const {
-    const int unit = head_of(step) / C::kHeadsOfKey;  // of all batches
-    const int first = (int)load_shared(stages.item_words() + 4) * S::kKeys;
+    copy_keys_of(head_of(step) / C::kHeadsOfKey,
+                 (int)load_shared(stages.item_words() + 4) * S::kKeys, 0);
+  }
+  // Those of a unit, from the key `first` on, to a stage.
+  __device__ __forceinline__ void copy_keys_of(int unit, int first, int stage) const {
     const int b = unit / C::kKeyHeads, head = unit % C::kKeyHeads;
     const int left = min(expressions.used_keys(b), C::kColumns) - first;
     copy<typename C::Keys, S::kKeys, kTaken, C::kDepthPanel>(
-        stages.keys(), tensors.key_rows, tensors.column_starts, b, head, first, left);
+        stages.keys(stage), tensors.key_rows, tensors.column_starts, b, head, first, left);
     copy<typename C::Values, S::kKeys, kStored, C::kWidthPanel>(
-        stages.values(), tensors.value_rows, tensors.column_starts, b, head, first, left);
+        stages.values(stage), tensors.value_rows, tensors.column_starts, b, head, first, left);
   }
 
   __device__ __forceinline__ void copy_queries(unsigned step) const {
-    copy_rows_of<typename C::Queries, kTaken, C::kDepthPanel>(step, stages.query(S::stage_of(step)),
+    copy_queries_of(head_of(step), first_of(step), S::stage_of(step));
+  }
+  __device__ __forceinline__ void copy_queries_of(int head, int first, int stage) const {
+    copy_rows_of<typename C::Queries, kTaken, C::kDepthPanel>(head, first, stages.query(stage),
                                                               tensors.query_rows);
+  }
+  __device__ __forceinline__ void copy_gradients_of(int head, int first, int stage) const {
+    copy_rows_of<typename C::Outputs, kStored, C::kWidthPanel>(head, first, stages.gradient(stage),
+                                                               tensors.gradient_rows);
   }
   // The gradients of o, and what the rows have besides.
   __device__ __forceinline__ void copy_gradients(unsigned step) const {
     const int n = S::stage_of(step);
-    copy_rows_of<typename C::Outputs, kStored, C::kWidthPanel>(step, stages.gradient(n),
-                                                               tensors.gradient_rows);
+    copy_gradients_of(head_of(step), first_of(step), n);
     constexpr int kVectors = S::kRowBytes / 16;
     if (threadIdx.x >= 2 * kVectors) return;
     const bool second = threadIdx.x >= kVectors;
@@ -117,9 +126,8 @@ struct CopiesOfBackward {
   }
 
   template <class P, int kColumns, int kPanel>
-  __device__ __forceinline__ void copy_rows_of(unsigned step, unsigned to,
+  __device__ __forceinline__ void copy_rows_of(int unit, int first, unsigned to,
                                                const unsigned short* tensor) const {
-    const int unit = head_of(step), first = first_of(step);
     const int b = unit / C::kHeads, head = unit % C::kHeads;
     const int left = min(expressions.used_queries(b), C::kRows) - first;
     copy<P, C::kBlockRows, kColumns, kPanel>(to, tensor, tensors.row_starts, b, head, first, left);

@@ -18,6 +18,10 @@ struct ThreadOfStrip : Base {
   using Base::stages, Base::group, Base::steps, Base::p, Base::ds, Base::kept, Base::kScores,
       Base::kRowsOfWarp, Base::lane, Base::warp, Base::row_group;
 
+  // The keys and values of the item.
+  __device__ __forceinline__ unsigned keys_of_item() const { return stages.keys(); }
+  __device__ __forceinline__ unsigned values_of_item() const { return stages.values(); }
+
   __device__ __forceinline__ int warp_of_block() const { return group * 4 + (int)warp(); }
   __device__ __forceinline__ int warp_of_keys() const { return warp_of_block(); }
   // Which 16 keys it has.
@@ -33,6 +37,13 @@ struct ThreadOfStrip : Base {
     const unsigned place = weights_of_lane();
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) store_words(place, j, p);
+  }
+
+  // As that of a warp group (backward_group.cuh).
+  __device__ __forceinline__ void load_entries(unsigned (&entries)[4], int, int j) const {
+    const unsigned at = vector_of(word_of(stages.table()), j);
+    entries[j % 2 * 2] = load_shared(at),
+                    entries[j % 2 * 2 + 1] = load_shared(at + 8 * S::kSlopeRow);
   }
 
   __device__ __forceinline__ void wait_for_kept() const {}  // all threads have met since
@@ -59,11 +70,15 @@ struct ThreadOfStrip : Base {
   template <int kCount>
   __device__ __forceinline__ void store_words(unsigned place, int j,
                                               const unsigned (&words)[kCount]) const {
-    const unsigned swizzle = lane() / 4 / (64 / C::kBlockRows) % (C::kBlockRows / 8);
-    const unsigned vector = row_group() * (kRowsOfWarp / 8) + j;
-    const unsigned at = place + (vector ^ swizzle) * 16;
+    const unsigned at = vector_of(place, j);
     store_shared(at, words[2 * j]);
     store_shared(at + 8 * S::kSlopeRow, words[2 * j + 1]);
+  }
+  // The word of the j-th 8 rows of this warp.
+  __device__ __forceinline__ unsigned vector_of(unsigned place, int j) const {
+    const unsigned swizzle = lane() / 4 / (64 / C::kBlockRows) % (C::kBlockRows / 8);
+    const unsigned vector = row_group() * (kRowsOfWarp / 8) + j;
+    return place + (vector ^ swizzle) * 16;
   }
 };
 
@@ -79,17 +94,17 @@ struct ProductsOfStripOfKeys : Base {
 
   // Reads this warp's keys and values, where registers hold them for all steps of an item.
   __device__ __forceinline__ void hold_keys() {
-    hold<C::kHeldKeys, C::kDepthPanel, S::kKeyPanel>(own_keys, stages.keys());
-    hold<C::kHeldValues, C::kWidthPanel, S::kValuePanel>(own_values, stages.values());
+    hold<C::kHeldKeys, C::kDepthPanel, S::kKeyPanel>(own_keys, this->keys_of_item());
+    hold<C::kHeldValues, C::kWidthPanel, S::kValuePanel>(own_values, this->values_of_item());
   }
 
   __device__ __forceinline__ void multiply_keys(int n) {
     multiply_rows<C::kHeldKeys, C::Queries::kColumns, C::kDepthPanel, S::kKeyPanel, S::kQueryPanel>(
-        s, own_keys, stages.keys(), stages.query(n));
+        s, own_keys, this->keys_of_item(), stages.query(n));
   }
   __device__ __forceinline__ void multiply_gradients(int n) {
     multiply_rows<C::kHeldValues, C::Outputs::kColumns, C::kWidthPanel, S::kValuePanel,
-                  S::kGradientPanel>(dp, own_values, stages.values(), stages.gradient(n));
+                  S::kGradientPanel>(dp, own_values, this->values_of_item(), stages.gradient(n));
   }
   __device__ __forceinline__ void add_values(int n) {
     add_product<C::kWidthPanel, S::kGradientPanel>(dv, p, stages.weights(), stages.gradient(n));

@@ -5,12 +5,15 @@
 
 namespace kernels {
 
-// Addresses in shared memory. Matrices are rows in swizzled panels (mma_panels.cuh). dS^T, and with
-// several row groups P^T, are rows of keys with the block's rows of q in a panel.
+// Addresses in shared memory. Matrices are rows in swizzled panels (mma_panels.cuh). dS^T, with
+// several row groups P^T, and a table are rows of keys with the block's rows of q in a panel. With
+// kShort there
+// are as many stages of keys as of rows, and each warp has parts of deltas, and deltas.
 template <class C>
 struct BackwardStages<C, true> {
   static constexpr int kKeys = C::kKeys, kStages = C::kStages;
   static constexpr int kWarps = kKeys / 16 * C::kRowGroups, kThreads = 32 * kWarps;
+  static constexpr int kKeyStages = C::kShort ? kStages : 1;
   static constexpr int kStepWords = 4;    // number of steps whose words are kept
   static constexpr bool kClears = false;  // copies write zeros past the lengths
   static constexpr int kDepthPanels = (C::kDepth + C::kDepthPanel - 1) / C::kDepthPanel;
@@ -31,14 +34,17 @@ struct BackwardStages<C, true> {
   static constexpr bool kStoresWeights = C::kRowGroups > 1;
   // What random dropout keeps, of two steps: DrawerOfStep draws for 64 keys at least.
   static constexpr int kDrawn = C::kRandom ? 2 : 0, kDrawers = kWarps;
-  static constexpr int kDrawnBytes = (kKeys < 64 ? 64 : kKeys) * 16;
+  static constexpr int kDrawnBytes = (kKeys + 63) / 64 * 64 * 16;
 
-  static constexpr int kQueries = kKeyBytes + kValueBytes;
+  static constexpr int kQueries = kKeyStages * (kKeyBytes + kValueBytes);
   static constexpr int kGradients = kQueries + kStages * kQueryBytes;
   static constexpr int kSlopes = kGradients + kStages * kGradientBytes;
   static constexpr int kWeights = kSlopes + kSlopeBytes;
-  static constexpr int kRowValues = kWeights + (kStoresWeights ? kSlopeBytes : 0);
-  static constexpr int kDraws = kRowValues + 2 * kStages * kRowBytes;
+  static constexpr int kTable = kWeights + (kStoresWeights ? kSlopeBytes : 0);
+  static constexpr int kRowValues = kTable + (C::kTable ? kSlopeBytes : 0);
+  // Exponents and deltas; with kShort exponents and gradients by lse, of which deltas are made.
+  static constexpr int kDeltas = kRowValues + 2 * kStages * kRowBytes;
+  static constexpr int kDraws = kDeltas + (C::kShort ? 2 * kWarps * kRowBytes : 0);
   static constexpr int kWords = kDraws + kDrawn * kDrawnBytes;
   static constexpr int kScratch = kWords + 64 + 16 * kStepWords + 16;
   static constexpr int kScratchBytes = WarpScores<C::kBlockRows / C::kRowGroups / 2>::kScratch * 4;
@@ -46,14 +52,19 @@ struct BackwardStages<C, true> {
 
   unsigned base;
 
-  __device__ unsigned keys() const { return base; }
-  __device__ unsigned values() const { return base + kKeyBytes; }
+  __device__ unsigned keys(int n = 0) const { return base + n * (kKeyBytes + kValueBytes); }
+  __device__ unsigned values(int n = 0) const { return keys(n) + kKeyBytes; }
   __device__ unsigned query(int n) const { return base + kQueries + n * kQueryBytes; }
   __device__ unsigned gradient(int n) const { return base + kGradients + n * kGradientBytes; }
   __device__ unsigned slopes() const { return base + kSlopes; }
   __device__ unsigned weights() const { return base + kWeights; }
+  __device__ unsigned table() const { return base + kTable; }
   __device__ unsigned exponents(int n) const { return base + kRowValues + n * kRowBytes; }
   __device__ unsigned deltas(int n) const { return exponents(kStages + n); }
+  // With kShort: of a stage; a warp's parts of deltas, and the deltas that it takes.
+  __device__ unsigned lse_gradients(int n) const { return exponents(kStages + n); }
+  __device__ unsigned parts_of_deltas(int warp) const { return base + kDeltas + warp * kRowBytes; }
+  __device__ unsigned deltas_of_warp(int warp) const { return parts_of_deltas(kWarps + warp); }
   __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 2 * kDrawnBytes; }
   // Words, as those of warp groups.
   __device__ unsigned item_words() const { return base + kWords; }

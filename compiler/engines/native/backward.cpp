@@ -25,6 +25,7 @@ using ir::Dim;
 
 constexpr std::int64_t kMostColumns = 256;  // Dqk, Dv
 constexpr double kMostWordBytes = 0x1p36;   // of sums of learned tensors
+constexpr double kOfSum = 2;                // operations of a sum that a thread keeps
 
 class NativeBackward {
  public:
@@ -32,7 +33,7 @@ class NativeBackward {
                  const RowTile& tile, const target::Context& context)
       : kernel_(whole, form, tile),
         mask_axes_(mask_axes),
-        most_shared_(target::limit(target::Capability::shared_bytes_of_block, context)),
+        most_shared_(room_of(tile, context)),
         at_once_(context.gpu.multiprocessors * static_cast<double>(tile.resident)),
         deadline_(context.deadline.get()) {}
 
@@ -73,6 +74,7 @@ class NativeBackward {
   // Lists blocks. Where inputs decide what masks show, the kernels compute those of a band, or the
   // GPU makes the lists, as far as it can.
   Status list_blocks() {
+    if (kernel_.tile.is_short) return list_all();
     if (masks_read_inputs(kernel_.attention) && !kernel_.ordered()) {
       ATTN_ASSIGN(kernel_.blocks,
                   row_blocks(kernel_.attention, {}, kernel_.tile, false, deadline_));
@@ -91,13 +93,32 @@ class NativeBackward {
     return {};
   }
 
+  // Kernels of one launch walk all rows of a head, whatever masks show: lists tell what that is.
+  Status list_all() {
+    const bool by_inputs = masks_read_inputs(kernel_.attention);
+    ATTN_ASSIGN(kernel_.blocks,
+                row_blocks(kernel_.attention, by_inputs ? masks::Axes() : mask_axes_, kernel_.tile,
+                           false, deadline_));
+    return {};
+  }
+
   // With a captured table beside the rows, where one is copied and has room.
   void make_expressions() {
     kernel_.expressions =
-        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, !kernel_.tile.of_warps);
+        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, table());
     if (kernel_.shared_bytes() <= most_shared_) return;
     kernel_.expressions =
-        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, false);
+        gradient_expressions_of(kernel_.derivatives, kernel_.blocks.masked, std::nullopt);
+  }
+
+  // Warp groups copy it by TMA. Kernels of one launch hold that of a head, which all batches read.
+  std::optional<Table> table() const {
+    const ir::Attention& attention = kernel_.attention;
+    if (!kernel_.tile.of_warps) return table_of(attention, attention.score);
+    if (!kernel_.tile.is_short || attention.dims[Dim::Sq] > kernel_.tile.rows) return std::nullopt;
+    constexpr std::int64_t kOfElement = 2;
+    const std::optional<Table> table = table_of(attention, attention.score, kOfElement);
+    return table && table->batches == 1 ? table : std::nullopt;
   }
 
   // Derivatives of learned tensors that only sinks read.
@@ -110,6 +131,7 @@ class NativeBackward {
   // Divides blocks of keys, unless a part of a learned tensor's gradient is of a head's block of
   // keys, or dk and dv are not computed.
   void divide() {
+    if (kernel_.tile.is_short) return;
     if (kernel_.count_of(Reach::heads) > 0 || (!kernel_.wants("dk") && !kernel_.wants("dv")))
       return;
     if (kernel_.made_lists) {
@@ -122,6 +144,9 @@ class NativeBackward {
 
   // Steps of an item, at most.
   double longest() const {
+    if (kernel_.tile.is_short)
+      return std::ceil(static_cast<double>(kernel_.key_blocks()) / at_once_) * kernel_.steps() /
+             static_cast<double>(kernel_.key_blocks());
     if (!kernel_.divides()) return kernel_.longest() * static_cast<double>(kernel_.heads_of_key());
     if (!kernel_.made_lists) return kernel_.division.longest;
     const double share = kernel_.blocks.blocks / static_cast<double>(kernel_.made_division.shares);
@@ -130,11 +155,13 @@ class NativeBackward {
 
   NativeWork work_of_kernel(const plan::Program& program) const {
     NativeWork work;
-    work.scores =
-        kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
+    const double blocks = kernel_.tile.is_short ? kernel_.steps() : kernel_.blocks.blocks;
+    work.scores = blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
     work.at_most = kernel_.depends_on_inputs();
     work.rate = kernel_.tile.rate;
     work.of_warps = kernel_.tile.of_warps;
+    work.is_short = kernel_.tile.is_short;
+    work.workers = at_once_;
     work.rows = work.queries = static_cast<double>(kernel_.tile.keys);
     work.keys = static_cast<double>(kernel_.tile.rows);
     work.most = longest() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
@@ -154,6 +181,7 @@ class NativeBackward {
   // written, `o` and `do` are read, which a sigmoid does without. Lists that the GPU makes mostly
   // have few parts.
   double moved() const {
+    if (kernel_.tile.is_short) return kernel_.bytes_of_tensors() + bytes_of_learned();
     const std::int64_t sums =
         kernel_.wants("dq") ? 8 * kernel_.depth() + 2 * kernel_.dims[Dim::Dqk] : 0;
     const std::int64_t parts = kernel_.made_lists ? 0 : 8 * kernel_.key_sums();
@@ -178,8 +206,12 @@ class NativeBackward {
   // Operations for each score.
   double operations_of_learned() const {
     double operations = 0;
-    for (const LearnedPart& part : kernel_.expressions.parts)
-      operations += operations_of(part.reach) * static_cast<double>(part.turns());
+    for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
+      const LearnedPart& part = kernel_.expressions.parts[i];
+      operations += kernel_.summed_part() == i
+                        ? kOfSum
+                        : operations_of(part.reach) * static_cast<double>(part.turns());
+    }
     return operations;
   }
 
@@ -278,15 +310,49 @@ Status check_backward(const ir::Attention& attention) {
   return {};
 }
 
+namespace {
+
+bool has_diagonals(const ir::Attention& attention) {
+  const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(attention));
+  return std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
+}
+
+Error no_tile(const ir::Attention& attention, const target::Context& context) {
+  if (context.rewrites.long_forms)
+    return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
+  return unsupported(
+      attention.pos,
+      fmt::format("no tile of attnc's backward of one launch fits {} keys, head dimensions {} and "
+                  "{}, and this score",
+                  attention.dims[Dim::Skv], attention.dims[Dim::Dqk], attention.dims[Dim::Dv]),
+      "leave out `--skeleton short`");
+}
+
+}  // namespace
+
+Result<NativeProgram> lower_short_backward(const ir::Attention& attention,
+                                           const masks::Axes& mask_axes,
+                                           const target::Context& context, std::size_t refused) {
+  const Form whole = whole_form(with_reduced_strength(attention));
+  const std::vector<RowTile> tiles =
+      short_tiles(attention, context, has_diagonals(whole.attention));
+  if (refused >= tiles.size()) return no_tile(attention, context);
+  NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);
+  ATTN_RETURN_IF_ERROR(of_whole.work().status());
+  return std::move(of_whole).make();
+}
+
+std::size_t count_of_short_tiles(const ir::Attention& attention, const target::Context& context) {
+  if (attention.dims[Dim::Skv] > kMostShortKeys) return 0;
+  const Form whole = whole_form(with_reduced_strength(attention));
+  return short_tiles(attention, context, has_diagonals(whole.attention)).size();
+}
+
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
                                      const target::Context& context, std::size_t refused) {
   const Form whole = whole_form(with_reduced_strength(attention));
-  const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(whole.attention));
-  const bool diagonals = std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
-  const std::vector<RowTile> tiles = row_tiles(attention, context, diagonals);
-  if (refused >= tiles.size()) {
-    return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
-  }
+  const std::vector<RowTile> tiles = row_tiles(attention, context, has_diagonals(whole.attention));
+  if (refused >= tiles.size()) return no_tile(attention, context);
 
   NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);
   const Result<double> work = of_whole.work();

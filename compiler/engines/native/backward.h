@@ -29,4 +29,11 @@ Status check_backward(const ir::Attention& attention);
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
                                      const target::Context& context, std::size_t refused);
 
+// The same by kernels of one launch (attn/mma_short_backward.cuh), and how many tiles of these
+// there are: none if a head has too many keys.
+Result<NativeProgram> lower_short_backward(const ir::Attention& attention,
+                                           const masks::Axes& mask_axes,
+                                           const target::Context& context, std::size_t refused);
+std::size_t count_of_short_tiles(const ir::Attention& attention, const target::Context& context);
+
 }  // namespace attn::engines::native

@@ -8,6 +8,7 @@
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/products_backward.h"
+#include "compiler/masks/axes.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::engines::native {
@@ -102,11 +103,12 @@ void BackwardKernel::place_parts() {
   std::string last;
   for (LearnedPart& part : expressions.parts) {
     part.elements = elements_of(tensor_of(part));
+    if (tile.is_short) part.bits = 0;  // no kernel before tells a unit of integers
     if (part.reach == Reach::heads) {
       part.place = of_heads, of_heads += part.turns() * parts_of_learned();
     } else if (part.reach == Reach::own) {
       part.place = own++;
-    } else if (part.reach == Reach::shared) {
+    } else if (part.reach == Reach::shared && part.bits > 0) {
       part.place = add_words(part.elements);
     } else {
       if (last != tensor_of(part)) sums = add_words(kWordsOfElement * part.elements);
@@ -142,12 +144,37 @@ std::vector<std::string> BackwardKernel::own_gradients() const {
 
 bool BackwardKernel::rows_fit() const {
   if (depends_on_inputs() || lengths()) return false;
+  if (tile.is_short) return dims[Dim::Sq] % tile.rows == 0;
   const bool fit = std::ranges::all_of(blocks.runs, [this](const KeyRun& run) {
     return run.key + run.blocks * tile.rows <= dims[Dim::Sq];
   });
   return fit && std::ranges::all_of(blocks.lists, [this](const TileList& list) {
            return list.blocks >= (heads_of_key() == 1 ? 2 : 1);
          });
+}
+
+std::optional<std::size_t> BackwardKernel::summed_part() const {
+  if (!tile.is_short || dims[Dim::Sq] > tile.rows || heads_of_key() > 1) return std::nullopt;
+  masks::Dependence dependence(attention.dag);
+  const auto is_summed = [&](const LearnedPart& part) {
+    if (part.reach == Reach::heads || part.reach == Reach::own || part.turns() > 1) return false;
+    const auto& indices = attention.dag[part.gather.load].operands;
+    return std::ranges::none_of(indices, [&](ir::ExprId i) { return dependence[i].batch; });
+  };
+  const auto found = std::ranges::find_if(expressions.parts, is_summed);
+  if (found == expressions.parts.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - expressions.parts.begin());
+}
+
+double BackwardKernel::steps() const { return static_cast<double>(heads() * row_blocks_of_head()); }
+
+double BackwardKernel::bytes_of_tensors() const {
+  const auto of_rows = static_cast<double>(heads() * dims[Dim::Sq]);
+  const auto of_keys = static_cast<double>(dims[Dim::B] * dims[Dim::Hkv] * dims[Dim::Skv]);
+  const auto depth = static_cast<double>(dims[Dim::Dqk]),
+             width = static_cast<double>(dims[Dim::Dv]);
+  const auto size = static_cast<double>(size_of(attention.dtype));
+  return size * (of_rows * (2 * depth + width) + 2 * of_keys * (depth + width)) + 4 * of_rows;
 }
 
 // Lists that are much longer than others begin first, so that none of them runs alone in the end.
@@ -168,6 +195,7 @@ std::int64_t BackwardKernel::section() const {
 }
 
 bool BackwardKernel::batches_first() const {
+  if (tile.is_short) return expressions.table || summed_part();
   return !ordered() && std::ranges::any_of(expressions.parts, [this](const LearnedPart& part) {
     const auto& indices = attention.dag[part.gather.load].operands;
     const auto is_read = [&](ir::Op op) {
@@ -221,6 +249,14 @@ plan::TensorMapArgument BackwardKernel::map_of(const std::string& name) const {
 
 bool BackwardKernel::is_packed(const std::string& name) const {
   return layout_of(whole, name).kind == ir::LayoutKind::thd;
+}
+
+std::vector<std::string> BackwardKernel::operands_of_rows() const {
+  std::vector<std::string> names;
+  if (!attention.is_pointwise()) names.emplace_back("lse");
+  if (whole.reads_d_lse) names.emplace_back(kLseCotangent);
+  if (wants("dq")) names.emplace_back("dq");
+  return names;
 }
 
 std::string BackwardKernel::spreading_kernel(std::size_t part) {

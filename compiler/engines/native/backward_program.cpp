@@ -131,8 +131,13 @@ class BackwardLaunches {
 
   // Operands of the backward kernel, in the order of its parameters.
   std::vector<std::string> operands() const {
-    std::vector<std::string> names = {BackwardKernel::kExponents, BackwardKernel::kDeltas};
-    if (kernel_.wants("dq")) names.emplace_back(BackwardKernel::kSums);
+    std::vector<std::string> names;
+    if (kernel_.tile.is_short) {
+      names = kernel_.operands_of_rows();
+    } else {
+      names = {BackwardKernel::kExponents, BackwardKernel::kDeltas};
+      if (kernel_.wants("dq")) names.emplace_back(BackwardKernel::kSums);
+    }
     if (kernel_.ordered()) names.emplace_back(BackwardKernel::kTurns);
     for (const char* gradient : {"dk", "dv"}) {
       if (kernel_.wants(gradient)) names.emplace_back(gradient);
@@ -144,7 +149,7 @@ class BackwardLaunches {
       if (kernel_.part_of(*tensor).reach == Reach::own)
         names.push_back(gradient::gradient_name(tensor->tensor));
     }
-    names.emplace_back(BackwardKernel::kCounter);
+    if (!kernel_.tile.is_short) names.emplace_back(BackwardKernel::kCounter);
     if (kernel_.made_lists) names.insert(names.end(), {kSortedTiles, kRunsOfTiles});
     return names;
   }
@@ -188,7 +193,7 @@ class BackwardProgram : private BackwardLaunches {
     program.params = bound_params(kernel_.whole, used);
     if (kernel_.own_gradients().empty()) return program;
     plan::KernelStep step{.outputs = kernel_.own_gradients(),
-                          .zeroed = {BackwardKernel::kCounter},
+                          .zeroed = zeroed(),
                           .launches = {},
                           .source = source_of(kernel_),
                           .facts = facts()};
@@ -203,6 +208,16 @@ class BackwardProgram : private BackwardLaunches {
   }
 
  private:
+  std::vector<std::string> zeroed() const {
+    if (kernel_.tile.is_short) return {};
+    return {BackwardKernel::kCounter};
+  }
+
+  std::int64_t table_stages() const {
+    if (!kernel_.expressions.table) return 0;
+    return kernel_.tile.is_short ? 1 : kernel_.tile.stages;
+  }
+
   plan::KernelFacts facts() const {
     plan::KernelFacts facts{.backward = true,
                             .tile = kernel_.tile.keys,
@@ -211,7 +226,7 @@ class BackwardProgram : private BackwardLaunches {
                             .width = kernel_.width(),
                             .groups = kernel_.tile.groups(),
                             .stages = kernel_.tile.stages,
-                            .table_stages = kernel_.expressions.table ? kernel_.tile.stages : 0,
+                            .table_stages = table_stages(),
                             .items = kernel_.key_blocks(),
                             .divided = kernel_.parts(),
                             .has_lengths = kernel_.lengths(),
@@ -230,6 +245,7 @@ class BackwardProgram : private BackwardLaunches {
     const auto add = [&](const char* name, std::int64_t elements) {
       program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
     };
+    if (kernel_.tile.is_short) return add_learned(program, step);
     program.internals.push_back(
         plan::internal_tensor(BackwardKernel::kCounter, DType::i32, {kernel_.counters()}));
     for (const char* name : {BackwardKernel::kExponents, BackwardKernel::kDeltas}) {
@@ -249,8 +265,14 @@ class BackwardProgram : private BackwardLaunches {
           BackwardKernel::kTurns, DType::i32, {kernel_.heads() * kernel_.row_blocks_of_head()}));
       step.zeroed.emplace_back(BackwardKernel::kTurns);
     }
+    add_learned(program, step);
+  }
+
+  // Sums of learned tensors.
+  void add_learned(plan::Program& program, plan::KernelStep& step) const {
     if (const std::int64_t of_heads = kernel_.count_of(Reach::heads); of_heads > 0) {
-      add(BackwardKernel::kParts, of_heads * kernel_.parts_of_learned());
+      program.internals.push_back(plan::internal_tensor(BackwardKernel::kParts, DType::f32,
+                                                        {of_heads * kernel_.parts_of_learned()}));
       step.zeroed.emplace_back(BackwardKernel::kParts);
     }
     if (kernel_.words > 0) {
@@ -262,7 +284,8 @@ class BackwardProgram : private BackwardLaunches {
 
   std::vector<plan::Launch> launches() const {
     using Tensor = plan::TensorOperand;
-    std::vector<plan::Launch> all = {preparing()};
+    std::vector<plan::Launch> all;
+    if (!kernel_.tile.is_short) all.push_back(preparing());
     if (kernel_.shares()) all.push_back(finding_largest());
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : BackwardKernel::kCopied) {
@@ -274,7 +297,9 @@ class BackwardProgram : private BackwardLaunches {
     add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
-    if (kernel_.expressions.table)
+    if (kernel_.expressions.table && kernel_.tile.is_short)
+      arguments.emplace_back(Tensor{kernel_.expressions.table->tensor});
+    else if (kernel_.expressions.table)
       arguments.emplace_back(map_of_rows(*kernel_.expressions.table, kernel_.tile.rows));
     add_inputs(arguments);
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
@@ -291,7 +316,8 @@ class BackwardProgram : private BackwardLaunches {
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
       if (kernel_.part_of(*tensor).reach != Reach::own) all.push_back(sum_of(*tensor));
     }
-    if (kernel_.wants("dq") || kernel_.divides()) all.push_back(ending());
+    if (!kernel_.tile.is_short && (kernel_.wants("dq") || kernel_.divides()))
+      all.push_back(ending());
     return all;
   }
 };

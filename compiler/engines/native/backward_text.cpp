@@ -142,12 +142,17 @@ class BackwardLists {
   Constants sizes_of_warps() const {
     const RowTile& tile = kernel_.tile;
     if (!tile.of_warps) return {};
-    return {{"kStages", tile.stages},
-            {"kRowGroups", tile.row_groups},
-            {"kHeldKeys", held_steps(tile.held_keys, Dim::Dqk)},
-            {"kHeldValues", held_steps(tile.held_values, Dim::Dv)},
-            {"kDepthPanel", tile.depth_panel()},
-            {"kWidthPanel", tile.width_panel()}};
+    Constants sizes = {{"kStages", tile.stages},
+                       {"kRowGroups", tile.row_groups},
+                       {"kDepthPanel", tile.depth_panel()},
+                       {"kWidthPanel", tile.width_panel()}};
+    if (const auto summed = kernel_.summed_part())
+      sizes.emplace_back("kSummed", static_cast<std::int64_t>(*summed) + 1);
+    if (tile.is_short && kernel_.expressions.table) {
+      sizes.emplace_back("kTableHead", kernel_.expressions.table->head_stride);
+      sizes.emplace_back("kTableRow", kernel_.expressions.table->row_stride);
+    }
+    return sizes;
   }
 
   // Of those that a tile may hold, as many as there are.
@@ -168,6 +173,7 @@ class BackwardLists {
             {"kBatchesFirst", kernel_.batches_first()},
             {"kPadded", kernel_.expressions.padded},
             {"kOfWarps", kernel_.tile.of_warps},
+            {"kShort", kernel_.tile.is_short},
             {"kScatters", kernel_.tile.scatters},
             {"kTable", kernel_.expressions.table.has_value()},
             {"kTableOfBatch", table.batches > 1},
@@ -321,11 +327,8 @@ class BackwardText : private SmallKernels {
                               "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0", "draws 1",
                               "draws 2", "draws 3"})
                 : "") +
-           codegen::include_text(kernel_.tile.of_warps ? "mma_backward.cuh" : "backward.cuh") +
-           (kernel_.made_lists ? codegen::include_text("row_lists.cuh") + lists_in_memory_text()
-            : kernel_.band     ? tiles_of_band_text()
-                               : lists_text(kernel_.blocks) + order_text()) +
-           division_text() + constants_text() +
+           codegen::include_text(file_of_skeleton()) + lists() + division_text() +
+           constants_text() +
            gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
                                      kernel_.made_lists.has_value(), kernel_.band) +
            kernels_text();
@@ -350,9 +353,13 @@ class BackwardText : private SmallKernels {
     }
     add(kernel_.has_row_starts(), "const int*", kRowStarts, "row_starts");
     add(kernel_.has_column_starts(), "const int*", kColumnStarts, "column_starts");
-    add(true, "const float*", "exponents", "exponents");
-    add(true, "const float*", "deltas", "deltas");
-    add(kernel_.wants("dq"), "float*", "sums", "query_sums");
+    const bool is_short = kernel_.tile.is_short;
+    add(!is_short, "const float*", "exponents", "exponents");
+    add(!is_short, "const float*", "deltas", "deltas");
+    add(!is_short && kernel_.wants("dq"), "float*", "sums", "query_sums");
+    add(is_short && !kernel_.attention.is_pointwise(), "const float*", "lse", "lse");
+    add(is_short && kernel_.whole.reads_d_lse, "const float*", "d_lse", "d_lse");
+    add(is_short && kernel_.wants("dq"), "unsigned short*", "dq", "dq");
     add(kernel_.ordered(), "int*", "turns", "turns");
     add(kernel_.wants("dk"), "unsigned short*", "dk", "dk");
     add(kernel_.wants("dv"), "unsigned short*", "dv", "dv");
@@ -366,11 +373,13 @@ class BackwardText : private SmallKernels {
       parameters.push_back("void* " + name);
       fields += field_text(fmt::format("own[{}]", own++), name);
     }
-    add(true, "int*", "counter", "counter");
+    add(!is_short, "int*", "counter", "counter");
     const bool table = kernel_.expressions.table.has_value();
     if (kernel_.made_lists)
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
-    if (table) {
+    if (table && is_short) {
+      add(true, "const unsigned short*", "table", "table_rows");
+    } else if (table) {
       parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
       fields += field_text("table", "&table");
     }
@@ -382,10 +391,11 @@ class BackwardText : private SmallKernels {
         "static_assert(kernels::BackwardStages<Constants>::kBytes + {} == {}, \"\");\n{}"
         "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n"
         "  kernels::BackwardTensors tensors;\n{}"
-        "  kernels::{}<Constants>(tensors, expressions, {});\n}}\n",
-        kernel_.tile.alignment(), kernel_.shared_bytes(), prepare_text(), kernel_.tile.threads(),
-        kernel_.tile.resident, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object,
-        fields, kernel_.tile.of_warps ? "backward_of_warps" : "backward", lists_object("runs"));
+        "  kernels::{}<Constants>(tensors, expressions{});\n}}\n",
+        kernel_.tile.alignment(), kernel_.shared_bytes(), is_short ? "" : prepare_text(),
+        kernel_.tile.threads(), kernel_.tile.resident, kBackwardKernel,
+        fmt::join(parameters, ",\n    "), inputs, object, fields, main_function(),
+        is_short ? "" : ", " + lists_object("runs"));
     if (kernel_.shares()) text += largest_text();
     for (std::size_t i = 0; i < kernel_.expressions.parts.size(); ++i) {
       if (kernel_.expressions.parts[i].reach == Reach::diagonal) text += spreading_text(i);
@@ -394,7 +404,25 @@ class BackwardText : private SmallKernels {
       if (kernel_.part_of(*tensor).reach != Reach::own || kernel_.is_zeroed(*tensor))
         text += text_of(*tensor);
     }
-    return text + ending_text();
+    return is_short ? text : text + ending_text();
+  }
+
+  // Of the skeleton, and its file.
+  const char* main_function() const {
+    return kernel_.tile.is_short   ? "short_backward"
+           : kernel_.tile.of_warps ? "backward_of_warps"
+                                   : "backward";
+  }
+  const char* file_of_skeleton() const {
+    return kernel_.tile.is_short   ? "mma_short_backward.cuh"
+           : kernel_.tile.of_warps ? "mma_backward.cuh"
+                                   : "backward.cuh";
+  }
+  // What says which blocks of rows see which keys.
+  std::string lists() const {
+    if (kernel_.tile.is_short) return "";
+    if (kernel_.made_lists) return codegen::include_text("row_lists.cuh") + lists_in_memory_text();
+    return kernel_.band ? tiles_of_band_text() : lists_text(kernel_.blocks) + order_text();
   }
 
   static void add_map(const std::string& name, std::vector<std::string>& parameters,
@@ -430,7 +458,7 @@ class BackwardText : private SmallKernels {
     }
     const bool own = first.reach == Reach::own;
     const std::string sum =
-        first.reach == Reach::shared
+        first.reach == Reach::shared && first.bits > 0
             ? fmt::format(
                   "    const auto largest = reinterpret_cast<kernels::Largest*>(words);\n"
                   "    const double sum = kernels::FixedSums{{largest, words + {}}}.sum(i, {});\n",

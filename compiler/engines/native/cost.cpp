@@ -319,9 +319,10 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double all = of.products + of.others + of.rows;
   // A block of threads computes the longest tile alone.
   const double longest_share = work.scores > 0 ? work.most / work.scores : 0;
+  const double at_once = work.is_short ? work.workers : gpu.multiprocessors;
   const double longest = ((of.products + of.others) * longest_share / work.splits +
                           of.rows / std::max(1.0, work.tiles * work.splits)) *
-                         gpu.multiprocessors;
+                         at_once;
   double computed = work.scheduled ? all : std::max(all * last_turn(work, gpu), longest);
   const bool unequal = attention.lengths_q || attention.lengths_kv;
   if (unequal && work.splits > 1 && work.most > 0) {  // a part that is longer may begin last
@@ -330,7 +331,9 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
     computed += figures.native_last * std::max(0.0, last - mean);
   }
   double moved = predicted_ms_of_moving(work.moved, gpu) - predicted_ms_of_moving(0, gpu);
-  const double margin = work.of_warps && !gpu.measured ? kUnmeasured : 1;
+  const double margin = work.of_warps && (work.is_short || !gpu.measured) ? kUnmeasured : 1;
+  if (work.is_short)
+    return margin * (launches_ms(work, true, figures) + std::max(std::max(all, longest), moved));
   if (context.backward()) {
     return margin * (launches_ms(work, true, figures) + computed + moved + lists_ms(work, gpu));
   }

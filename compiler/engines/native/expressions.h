@@ -54,9 +54,9 @@ struct GradientExpressions {
   std::vector<LearnedPart> parts;  // of learned tensors that have a gradient
   codegen::KernelInputs inputs;
 };
-// `table`: one is copied, if there is one.
+// `table`: what is copied, if its elements have 16 bits and scores are modified.
 GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks,
-                                            bool table);
+                                            const std::optional<Table>& table);
 
 // A class `Expressions` (attn/backward.cuh). `intervals`, `band`: as below.
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,

@@ -253,13 +253,12 @@ class GradientText {
 }  // namespace
 
 GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks,
-                                            bool table) {
+                                            const std::optional<Table>& table) {
   const ir::Attention& attention = derivatives.attention;
   GradientExpressions made;
   made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
   made.masks = masks;
-  if (made.modifies && table) made.table = table_of(attention, attention.score);
-  if (made.table && made.table->element != 2) made.table.reset();
+  if (made.modifies && table && table->element == 2) made.table = table;
   std::vector<ExprId> roots = {attention.scale}, others;
   if (made.modifies) roots.insert(roots.end(), {attention.score, derivatives.score});
   made.parts = learned_parts(derivatives);

@@ -140,7 +140,10 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(bound_of_native(subject).status());
   Tabled* const table = tabled(subject);
   Subject& of_kernel = table != nullptr ? table->subject : subject;
-  ATTN_ASSIGN(NativeProgram made, native_programs(of_kernel).make(refused));
+  const auto predicted = [&](const NativeWork& work) {
+    return predicted_ms_of_native(of_kernel, work);
+  };
+  ATTN_ASSIGN(NativeProgram made, native_programs(of_kernel).make(refused, predicted));
   double predicted_ms = predicted_ms_of_native(of_kernel, made.work);
   if (table != nullptr) {
     predicted_ms += predicted_ms_of_deriving(table->hoisted, subject.context().gpu);

@@ -597,14 +597,34 @@ NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_
 
 NativePrograms::~NativePrograms() = default;
 
+// Kernels of one launch, or those of several, the cheaper ones first.
+Result<NativeProgram> NativePrograms::make_inner_backward(const ir::Attention& attention,
+                                                          std::size_t refused,
+                                                          const Prediction& predicted) {
+  const std::size_t count = native::count_of_short_tiles(attention, context_);
+  if (count > 0 && !short_first_) {
+    const auto of_one = native::lower_short_backward(attention, mask_axes_, context_, 0);
+    const auto of_several = native::lower_backward(attention, mask_axes_, context_, 0);
+    short_first_ =
+        !of_several.ok() ||
+        (of_one.ok() && (!predicted || predicted(of_one->work) <= predicted(of_several->work)));
+  }
+  if (count > 0 && *short_first_) {
+    if (refused < count)
+      return native::lower_short_backward(attention, mask_axes_, context_, refused);
+    return native::lower_backward(attention, mask_axes_, context_, refused - count);
+  }
+  Result<NativeProgram> made = native::lower_backward(attention, mask_axes_, context_, refused);
+  return made;
+}
+
 // An epilogue's step comes before, and with gradients of its tensors alone there is no more.
-Result<NativeProgram> NativePrograms::make_backward(std::size_t refused) const {
-  if (!attention_.epilogue)
-    return native::lower_backward(attention_, mask_axes_, context_, refused);
+Result<NativeProgram> NativePrograms::make_backward(std::size_t refused,
+                                                    const Prediction& predicted) {
+  if (!attention_.epilogue) return make_inner_backward(attention_, refused, predicted);
   NativeProgram made;
   if (has_inner_gradients(attention_)) {
-    ATTN_ASSIGN(made, native::lower_backward(ir::without_epilogue(attention_), mask_axes_, context_,
-                                             refused));
+    ATTN_ASSIGN(made, make_inner_backward(ir::without_epilogue(attention_), refused, predicted));
   } else if (refused > 0) {
     return unsupported(attention_.pos, "no other program makes these gradients");
   }
@@ -617,9 +637,9 @@ Result<NativeProgram> NativePrograms::make_backward(std::size_t refused) const {
   return made;
 }
 
-Result<NativeProgram> NativePrograms::make(std::size_t refused) {
+Result<NativeProgram> NativePrograms::make(std::size_t refused, const Prediction& predicted) {
   ATTN_RETURN_IF_ERROR(check_native(attention_, context_));
-  if (context_.backward()) return make_backward(refused);
+  if (context_.backward()) return make_backward(refused, predicted);
   if (!forms_) forms_ = std::make_unique<Forms>(attention_, mask_axes_, context_);
   std::size_t of_whole = 0, of_classes = 0;  // refused
   while (true) {

@@ -16,6 +16,7 @@
 // With 8-bit floats a kernel of the same step transposes the values (quantized.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,6 +71,8 @@ struct NativeWork {
   double merged = 0;      // bytes that a warp merges of all parts of its rows
   double merging = 0;     // warps that merge
   bool of_warps = false;  // products are those of single warps
+  bool is_short = false;  // of a backward of one launch, whose `moved` are all of its bytes
+  double workers = 0;     // blocks of threads at the same time, of a backward
   double groups = 0;      // warp groups that compute the scores of a tile
   double copied = 0;      // bytes of keys and values that all tiles copy, as lines of the L2 cache
   double read = 0;        // of these, from memory: tiles that share keys copy them at a time
@@ -103,18 +106,23 @@ class NativePrograms {
   NativePrograms(const NativePrograms&) = delete;
   NativePrograms& operator=(const NativePrograms&) = delete;
 
-  // The one after the `refused` best. Errors: those of check_native, and of check_forward;
-  // unsupported when no tile is left.
-  Result<NativeProgram> make(std::size_t refused = 0);
+  // The one after the `refused` best. `predicted` tells milliseconds of work, by which backwards
+  // of one launch come before others, or behind them; without it they come before. Errors: those of
+  // check_native, and of check_forward; unsupported when no tile is left.
+  using Prediction = std::function<double(const NativeWork& work)>;
+  Result<NativeProgram> make(std::size_t refused = 0, const Prediction& predicted = {});
 
  private:
   struct Forms;
-  Result<NativeProgram> make_backward(std::size_t refused) const;
+  Result<NativeProgram> make_backward(std::size_t refused, const Prediction& predicted);
+  Result<NativeProgram> make_inner_backward(const ir::Attention& attention, std::size_t refused,
+                                            const Prediction& predicted);
 
   const ir::Attention attention_;
   const masks::Axes mask_axes_;
   const target::Context& context_;
   std::unique_ptr<Forms> forms_;
+  std::optional<bool> short_first_{};  // once it was asked
 };
 
 }  // namespace attn::engines

@@ -1,11 +1,13 @@
 #include "compiler/engines/native/row_tiles.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/tiles.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/gradient/differentiate.h"
 #include "compiler/target/capabilities.h"
 
 namespace attn::engines::native {
@@ -39,16 +41,18 @@ std::int64_t bytes_of_groups(const ir::Attention& attention, const RowTile& tile
 }
 
 // Bytes of those of attn/mma_backward_stages.cuh.
-std::int64_t bytes_of_warps(const ir::Attention& attention, const RowTile& tile, bool diagonals) {
+std::int64_t bytes_of_warps(const ir::Attention& attention, const RowTile& tile, bool table,
+                            bool diagonals) {
   const std::int64_t depth = whole(tile.depth, tile.depth_panel());
   const std::int64_t width = whole(tile.width, tile.width_panel());
   const std::int64_t of_rows = 2 * tile.rows * (depth + width) + 8 * tile.rows;
-  const std::int64_t matrices = tile.row_groups > 1 ? 2 : 1;  // of scores
-  const std::int64_t of_random =
-      attention.is_random() ? 2 * 16 * std::max<std::int64_t>(tile.keys, 64) : 0;
+  const std::int64_t matrices = (tile.row_groups > 1 ? 2 : 1) + (table ? 1 : 0);  // of scores
+  const std::int64_t of_random = attention.is_random() ? 2 * 16 * whole(tile.keys, 64) : 0;
   const std::int64_t of_diagonals =
       diagonals ? tile.warps() * 32 * (tile.rows / tile.row_groups + 8) : 0;
-  return 2 * tile.keys * (depth + width) + tile.stages * of_rows +
+  const std::int64_t key_stages = tile.is_short ? tile.stages : 1;
+  const std::int64_t of_deltas = tile.is_short ? 2 * tile.warps() * 4 * tile.rows : 0;
+  return key_stages * 2 * tile.keys * (depth + width) + tile.stages * of_rows + of_deltas +
          2 * matrices * tile.rows * tile.keys + of_random + 64 + 16 * 4 + 16 + of_diagonals;
 }
 
@@ -134,27 +138,95 @@ std::vector<RowTile> row_tiles_of_warps(const ir::Dims& dims, bool scatters) {
   return tiles;
 }
 
+// Of kernels of one launch; none was measured. What is left of the rate where a warp has few rows
+// is told by `rate`; several blocks of threads hide each other's waits. The fewest keys that are
+// enough are taken.
+struct ShortTile {
+  std::int64_t most;  // Dqk, Dv
+  std::int64_t keys, rows, stages, row_groups, resident;
+  double rate;
+};
+constexpr ShortTile kShortTiles[] = {
+    {32, 64, 64, 2, 1, 3, 1},      {32, 64, 32, 2, 1, 4, 0.9},   {32, 64, 64, 2, 1, 2, 0.85},
+    {32, 64, 64, 2, 2, 2, 0.8},    {32, 96, 64, 2, 1, 2, 1},     {32, 96, 32, 2, 1, 2, 0.85},
+    {32, 128, 32, 2, 1, 2, 0.9},   {32, 128, 64, 2, 1, 1, 0.85}, {32, 128, 32, 2, 1, 1, 0.7},
+
+    {64, 64, 64, 2, 1, 2, 1},      {64, 64, 32, 2, 1, 3, 0.9},   {64, 64, 32, 2, 1, 2, 0.85},
+    {64, 64, 64, 1, 1, 2, 0.85},   {64, 64, 64, 2, 2, 1, 0.7},   {64, 96, 64, 2, 1, 1, 0.9},
+    {64, 96, 32, 2, 1, 1, 0.8},    {64, 128, 64, 2, 1, 1, 0.9},  {64, 128, 32, 2, 1, 1, 0.8},
+
+    {128, 64, 64, 2, 2, 1, 0.8},   {128, 64, 64, 1, 2, 1, 0.7},  {128, 64, 32, 2, 2, 1, 0.65},
+    {128, 64, 32, 1, 2, 1, 0.6},   {128, 128, 64, 1, 1, 1, 0.8}, {128, 128, 32, 2, 1, 1, 0.75},
+    {128, 128, 32, 1, 1, 1, 0.65},
+
+    {256, 64, 64, 1, 2, 1, 0.7},   {256, 64, 32, 1, 2, 1, 0.6},
+};
+
+constexpr double kRateOfSums = 0.4;  // that are added to memory in each step; not measured
+
+RowTile tile_of(const ShortTile& row, const ir::Dims& dims) {
+  const std::int64_t columns = kSmallPanel * row.row_groups;
+  return {.rows = row.rows,
+          .keys = row.keys,
+          .rate = row.rate,
+          .depth = whole(dims[Dim::Dqk], columns),
+          .width = whole(dims[Dim::Dv], columns),
+          .stages = row.stages,
+          .of_warps = true,
+          .row_groups = row.row_groups,
+          .resident = row.resident,
+          .is_short = true};
+}
+
 }  // namespace
+
+std::int64_t room_of(const RowTile& tile, const target::Context& context) {
+  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
+  const std::int64_t most = target::limit(target::Capability::shared_bytes_of_block, context);
+  return (most + kReserved) / tile.resident - kReserved;
+}
 
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals) {
-  return tile.alignment() + (tile.of_warps ? bytes_of_warps(attention, tile, diagonals)
+  return tile.alignment() + (tile.of_warps ? bytes_of_warps(attention, tile, table, diagonals)
                                            : bytes_of_groups(attention, tile, table, diagonals));
 }
 
 std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Context& context,
                                bool diagonals) {
-  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
-  const std::int64_t most = target::limit(target::Capability::shared_bytes_of_block, context);
+  if (!context.rewrites.long_forms) return {};
   std::vector<RowTile> tiles =
       has_kernels_of_warps(context)
           ? row_tiles_of_warps(attention.dims,
                                !target::can(target::Capability::vector_sums, context))
           : row_tiles_of_groups(attention.dims);
   std::erase_if(tiles, [&](const RowTile& tile) {
-    const std::int64_t room = (most + kReserved) / tile.resident - kReserved;
-    return shared_bytes(attention, tile, false, diagonals) > room;
+    return shared_bytes(attention, tile, false, diagonals) > room_of(tile, context);
   });
+  return tiles;
+}
+
+std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
+                                 bool diagonals) {
+  const ir::Dims& dims = attention.dims;
+  const std::int64_t columns = std::max(dims[Dim::Dqk], dims[Dim::Dv]);
+  if (!context.rewrites.short_forms || !check_of_warps(attention, context).ok()) return {};
+  std::vector<RowTile> tiles;
+  std::int64_t most = 0, keys = 0;
+  for (const ShortTile& row : kShortTiles) {
+    if (row.most < columns || row.keys < dims[Dim::Skv]) continue;
+    if (!tiles.empty() && (row.most != most || row.keys != keys)) continue;
+    const RowTile tile = tile_of(row, dims);
+    if (shared_bytes(attention, tile, false, diagonals) > room_of(tile, context)) continue;
+    most = row.most, keys = row.keys;
+    tiles.push_back(tile);
+  }
+  // Gradients that batches share are summed where a head has one block of rows.
+  const bool learns = !gradient::differentiate(attention).tensors.empty();
+  const auto rate = [&](const RowTile& tile) {
+    return tile.rate * (learns && tile.rows < dims[Dim::Sq] ? kRateOfSums : 1);
+  };
+  std::ranges::stable_sort(tiles, std::greater(), rate);
   return tiles;
 }
 

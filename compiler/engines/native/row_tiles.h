@@ -24,6 +24,7 @@ struct RowTile {
   bool scatters = false;        // no instruction of the GPU adds vectors to memory
   // Of how many 16 columns keys, and values, stay in registers, at most.
   std::int64_t held_keys = 0, held_values = 0;
+  bool is_short = false;        // all keys of a head are one block (attn/mma_short_backward.cuh)
 
   std::int64_t groups() const { return of_warps ? (warps() + 3) / 4 : 2; }  // that compute
   std::int64_t threads() const { return of_warps ? 32 * warps() : 128 * (groups() + 1); }
@@ -44,9 +45,16 @@ struct RowTile {
 // expressions that spill otherwise. `diagonals`: with sums of these.
 std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Context& context,
                                bool diagonals);
+// The same of kernels of one launch, on every GPU: none if the keys of a head are too many for a
+// block, or rewrites leave them out (target::Rewrites).
+inline constexpr std::int64_t kMostShortKeys = 128;
+std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
+                                 bool diagonals);
 
-// Shared memory of a block of threads, in bytes. `table`: with a captured one, which kernels of
-// warps do not copy.
+// Bytes of shared memory that a block of threads may have, as many of which share a multiprocessor.
+std::int64_t room_of(const RowTile& tile, const target::Context& context);
+
+// Shared memory of a block of threads, in bytes. `table`: with a captured one.
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
                           bool diagonals);
 

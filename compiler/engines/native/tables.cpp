@@ -9,9 +9,7 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-constexpr std::int64_t kVectorBytes = 16;
-
-std::optional<Table> read_by(const ir::Attention& attention, ExprId load) {
+std::optional<Table> read_by(const ir::Attention& attention, ExprId load, std::int64_t alignment) {
   const ir::Dag& dag = attention.dag;
   const ir::CapturedTensor& tensor = *attention.find_tensor(dag.symbol_of(load));
   const bool narrow = tensor.dtype == DType::bf16 || tensor.dtype == DType::f16;
@@ -43,21 +41,21 @@ std::optional<Table> read_by(const ir::Attention& attention, ExprId load) {
       return std::nullopt;
     }
   }
-  return table.row_stride * table.element % kVectorBytes == 0 ? std::optional(table) : std::nullopt;
+  return table.row_stride * table.element % alignment == 0 ? std::optional(table) : std::nullopt;
 }
 
 // The stride of an axis; that of one element does not matter.
 std::int64_t stride_of(const Table& table, std::int64_t size, std::int64_t elements) {
-  return size == 1 ? kVectorBytes / table.element : elements;
+  return size == 1 ? kAlignedForTma / table.element : elements;
 }
 
 }  // namespace
 
-std::optional<Table> table_of(const ir::Attention& attention, ExprId root) {
+std::optional<Table> table_of(const ir::Attention& attention, ExprId root, std::int64_t alignment) {
   const ExprId roots[] = {root};
   for (const ExprId id : ir::reachable(attention.dag, roots)) {
     if (!attention.dag[id].is(Op::load_)) continue;
-    if (auto table = read_by(attention, id)) return table;
+    if (auto table = read_by(attention, id, alignment)) return table;
   }
   return std::nullopt;
 }

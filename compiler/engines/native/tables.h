@@ -25,9 +25,11 @@ struct Table {
   std::int64_t pack(std::int64_t heads_of_tile) const { return heads == 1 ? 1 : heads_of_tile; }
 };
 
-// The first tensor that `root` reads at [.., q_idx, kv_idx], where other indices are b, h or 0, and
-// which TMA can read: floats of 16 or 32 bits, rows at multiples of 16 bytes.
-std::optional<Table> table_of(const ir::Attention& attention, ir::ExprId root);
+// The first tensor that `root` reads at [.., q_idx, kv_idx], where other indices are b, h or 0:
+// floats of 16 or 32 bits, rows at multiples of so many bytes, for TMA of 16.
+inline constexpr std::int64_t kAlignedForTma = 16;
+std::optional<Table> table_of(const ir::Attention& attention, ir::ExprId root,
+                              std::int64_t alignment = kAlignedForTma);
 
 // What TMA copies for a tile: columns, heads of a unit, rows, units, batches.
 plan::TensorMapArgument map_of(const Table& table, const Tile& tile);

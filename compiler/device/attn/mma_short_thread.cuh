@@ -1,0 +1,60 @@
+// A thread of a backward over few keys (mma_short_backward.cuh): what it knows of its step, and of
+// the row that it brings to shared memory.
+#pragma once
+
+#include "attn/backward_thread.cuh"
+#include "attn/mma_backward_stages.cuh"
+#include "attn/mma_short_steps.cuh"
+
+namespace kernels {
+
+// What a row has besides its columns: -lse log2(e), -inf in empty rows; the gradient by lse.
+struct ValuesOfRow {
+  float exponent, lse_gradient;
+};
+
+template <class Base>
+struct ThreadOfShort : Base {
+  using C = typename Base::C;
+  using E = typename Base::E;
+  using S = typename Base::S;
+  using RowBlock = typename Base::RowBlock;
+  using Base::Base;
+  using Base::stages, Base::tensors, Base::expressions, Base::lane, Base::row_group,
+      Base::kRowsOfWarp;
+
+  StepOfUnit now;
+  int key_stage = 0;  // of its keys
+
+  __device__ __forceinline__ unsigned keys_of_item() const { return stages.keys(key_stage); }
+  __device__ __forceinline__ unsigned values_of_item() const { return stages.values(key_stage); }
+
+  __device__ __forceinline__ unsigned deltas_of(int) const {
+    return stages.deltas_of_warp(this->warp_of_block());
+  }
+
+  __device__ __forceinline__ RowBlock rows_of(unsigned) const {
+    const unsigned first = now.row + row_group() * kRowsOfWarp;
+    return {first | (E::kMask ? kMasked : 0), now.head, (lane() & 3) * 2};
+  }
+
+  // Reads what this thread's row of a step has; others than the first kBlockRows have none.
+  __device__ __forceinline__ ValuesOfRow load_values(const StepOfUnit& of) const {
+    static_assert(S::kThreads >= C::kBlockRows, "a thread for each row");
+    const int b = of.head / C::kHeads, h = of.head % C::kHeads, q = of.row + (int)threadIdx.x;
+    if ((int)threadIdx.x >= C::kBlockRows || q >= expressions.queries(b)) return {nothing(), 0};
+    if (kPointwise<E>) return {0, 0};
+    const long long at = C::Statistics::place(tensors.row_starts, b, h % C::kHeadsOfClass, q) +
+                         h / C::kHeadsOfClass * C::kStatisticsClass;
+    const float lse = tensors.lse[at];
+    if (lse == nothing()) return {nothing(), 0};
+    return {-lse * kLog2E, tensors.d_lse == nullptr ? 0.0f : tensors.d_lse[at]};
+  }
+  __device__ __forceinline__ void store_values(int n, const ValuesOfRow& row) const {
+    if ((int)threadIdx.x >= C::kBlockRows) return;
+    store_shared(stages.exponents(n) + threadIdx.x * 4, __float_as_uint(row.exponent));
+    store_shared(stages.lse_gradients(n) + threadIdx.x * 4, __float_as_uint(row.lse_gradient));
+  }
+};
+
+}  // namespace kernels

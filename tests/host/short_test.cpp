@@ -1,0 +1,106 @@
+// Runs the backward of one launch over few keys (compiler/device/attn/mma_short_backward.cuh) on an
+// emulated GPU, behind a forward of the same skeleton, and compares outputs and gradients with the
+// reference. Sizes take turns: copies that happen early and late, and tiles of an H200, an A100 and
+// an L40S. Rows past the lengths are NaN.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/host/attention.h"
+
+namespace attn::host::short_tests {
+namespace {
+
+struct Sizes {
+  int rows, keys, depth, query_heads, key_heads;
+};
+
+// All keys within a block: one, less than a tile's, a whole tile's, and rows that take several
+// blocks of them.
+constexpr Sizes kSizes[] = {{1, 1, 8, 3, 3},     {7, 7, 16, 5, 1},    {49, 49, 32, 3, 3},
+                            {64, 64, 64, 2, 2},  {129, 49, 24, 5, 1}, {49, 77, 40, 2, 1},
+                            {129, 77, 64, 5, 1}, {7, 128, 128, 2, 2}, {128, 128, 96, 2, 1},
+                            {70, 64, 184, 2, 1}};
+
+// Adds the pair of programs that a training runs, on the next GPU in turns.
+void add(const std::string& text, std::vector<Subject>& subjects) {
+  constexpr std::int64_t kGpus[] = {90, 80, 89};
+  const std::size_t turn = subjects.size();
+  target::Context forward, backward;
+  forward.direction = plan::Direction::forward, backward.direction = plan::Direction::backward;
+  backward.rewrites.long_forms = false;
+  for (target::Context* context : {&forward, &backward}) {
+    context->rewrites.warp_groups = turn % 2 == 0 && turn % std::size(kGpus) == 0;
+    context->gpu.sm = kGpus[turn % std::size(kGpus)];
+    context->gpu.multiprocessors = 2;  // blocks of threads walk several heads
+  }
+  Subject subject{fmt::format("{}, sm_{}", text, forward.gpu.sm),
+                  driver::training_forward(attention_of("attention f { " + text + " }")),
+                  {}};
+  const auto of_forward = driver::lower(subject.attention, "native", forward);
+  const auto of_backward = driver::lower(subject.attention, "native", backward);
+  ASSERT_TRUE(of_forward.ok()) << of_forward.error().to_text();
+  ASSERT_TRUE(of_backward.ok()) << text << of_backward.error().to_text();
+  const bool early = turn % 2 == 0;
+  subject.pairs.push_back({early ? "early copies" : "late copies", *of_forward, *of_backward,
+                           early ? gpu::Order::early_copies : gpu::Order::late_copies,
+                           tools::Unused::anything});
+  subjects.push_back(std::move(subject));
+}
+
+std::string dims_of(const Sizes& sizes, int batches) {
+  return fmt::format("dims B = {}, Hq = {}, Hkv = {}, Sq = {}, Skv = {}, D = {}; ", batches,
+                     sizes.query_heads, sizes.key_heads, sizes.rows, sizes.keys, sizes.depth);
+}
+
+class HostShort : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HostShort, IsTheReference) {
+  std::vector<Subject> subjects;
+  for (const Sizes& sizes : kSizes) add(dims_of(sizes, 4) + GetParam(), subjects);
+  expect_reference(subjects);
+}
+
+constexpr const char* kClauses[] = {
+    "outputs o, lse; grad q, k, v;",
+    "dtype f16; lengths q, kv; outputs o, lse; grad q, k, v;",
+    "mask q_idx + 3 >= kv_idx; deterministic; grad q, k, v, lse; outputs o, lse;",
+    "tensor bias: bf16[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx]; outputs o, lse; "
+    "grad q, k, v;",
+    "learn bias: bf16[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx]; outputs o, lse; "
+    "grad q, k, v, bias;",
+    "learn bias: f32[Sq, Skv]; tensor group: i32[3, Skv] = i1 * 3 // Skv; "
+    "score score + bias[q_idx, kv_idx]; deterministic; "
+    "mask group[b % 3, kv_idx] != q_idx % 4; outputs o, lse; grad q, k, v, bias;",
+    "learn bias: f32[B, Hq, Sq, Skv]; score score + bias[b, h, q_idx, kv_idx]; outputs o, lse; "
+    "grad q, k, v, bias;",
+    "learn near: f32[Hq, 5]; tensor place: i32[Sq, Skv] = (i0 * 7 + i1) % 5; "
+    "score score + near[h, place[q_idx, kv_idx]]; outputs o, lse; grad q, k, v, near;",
+    "learn far: f32[Hq, 11]; learn slope: f32[Hq]; "
+    "score 20 * tanh(score / 20) * slope[h] + far[h, clamp(q_idx - kv_idx, -5, 5) + 5]; "
+    "outputs o, lse; grad q, k, v, far, slope;",
+    "dropout 0.2; outputs o, lse; grad q, k, v;",
+    "learn sink: f32[Hq]; sink sink[h]; outputs o, lse; grad q, k, v, sink;",
+    "weight sigmoid(score - 2); outputs o; grad q, k, v;",
+};
+INSTANTIATE_TEST_SUITE_P(Clauses, HostShort, ::testing::ValuesIn(kClauses));
+
+// Packed sequences, of which some are empty.
+TEST(HostShortPacked, IsTheReference) {
+  std::vector<Subject> subjects;
+  for (const Sizes& sizes : kSizes) {
+    add(dims_of(sizes, 5) + "layout thd; lengths q, kv; outputs o, lse; grad q, k, v;", subjects);
+  }
+  expect_reference(subjects);
+}
+
+// Gradients that are not asked for are not made.
+TEST(HostShortGradients, AreThoseOfTheSpec) {
+  std::vector<Subject> subjects;
+  for (const char* gradients : {"q", "k", "v", "k, v", "q, v"}) {
+    add(dims_of(kSizes[4], 3) + fmt::format("outputs o, lse; grad {};", gradients), subjects);
+  }
+  expect_reference(subjects);
+}
+
+}  // namespace
+}  // namespace attn::host::short_tests
