@@ -23,8 +23,12 @@ constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by ra
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
 constexpr double kUnmeasured =
-    1.15;                        // times as long: a margin, for kernels of warps where none ran
-constexpr double kNarrow = 128;  // of q and v together, as the next ones
+    1.15;  // times as long: a margin, for kernels of warps where none ran
+// Of what kernels of warps take on an H200, what their products would take alone, forward and
+// backward: 390 and 284 TFLOP/s of D 128, where such products have 673. The rest, mostly reads of
+// shared memory, takes as many clocks on each GPU.
+constexpr double kProductsOfWarps = 0.58, kProductsOfWarpsBack = 0.42;
+constexpr double kNarrow = 128;            // of q and v together, as the next ones
 constexpr double kWidthOfRows = 256;       // that rows were measured with
 constexpr double kWidestOfOneGroup = 512;  // where one warp group has all of o
 constexpr double kLookedAt = 5;            // operations on a score that lists are made from
@@ -190,6 +194,21 @@ double lists_ms(const NativeWork& work, const target::Gpu& gpu) {
          (kLookedAt * work.lists->scores + kOfCell * work.lists->cells) / operations_in_a_ms;
 }
 
+// How many times as long as on an H200 what takes each multiprocessor as many clocks takes.
+double slowdown_of_clocks(const target::Gpu& gpu) {
+  const target::Gpu h200;
+  return h200.multiprocessors * h200.clock / (gpu.multiprocessors * gpu.clock);
+}
+
+// How many times as long as products of warp groups on an H200 those of warps take.
+double slowdown_of_warps(const target::Gpu& gpu, bool backward) {
+  const target::Gpu h200;
+  const double products =
+      h200.share_of_warps * h200.matrix_rate / (gpu.share_of_warps * gpu.matrix_rate);
+  const double alone = backward ? kProductsOfWarpsBack : kProductsOfWarps;
+  return (alone * products + (1 - alone) * slowdown_of_clocks(gpu)) / h200.share_of_warps;
+}
+
 // What the scores of a program take of the whole GPU, beside memory.
 struct Computing {
   double products = 0, others = 0, rows = 0;  // ms
@@ -212,9 +231,9 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   const double products = context.backward() ? figures.native_backward
                           : in_pages         ? figures.native_in_pages
                                              : 1;
-  all.products = of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate *
-                 products * scores * matrix_slowdown(gpu) /
-                 (work.of_warps ? gpu.share_of_warps : 1);
+  all.products =
+      of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate * products *
+      scores * (work.of_warps ? slowdown_of_warps(gpu, context.backward()) : matrix_slowdown(gpu));
   const double count = operations.of(attention.masks);
   all.others =
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *
@@ -270,7 +289,8 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
   const double alone = scale * std::min(figures.native_alone, of_key * figures.native_alone_keys);
   const double narrow = work.width <= kNarrow ? figures.native_narrow : 1;
   const Copies of_memory{scale * figures.bandwidth / narrow, alone, figures.native_in_flight};
-  const Copies of_cache{scale * figures.native_cached, alone, figures.native_in_flight};
+  const Copies of_cache{figures.native_cached / slowdown_of_clocks(gpu), alone,
+                        figures.native_in_flight};
   const double memory = copying_ms(read, items, of_memory, processors) +
                         predicted_ms_of_reading(read, figures.bandwidth, gpu) -
                         read / figures.bandwidth / scale;
