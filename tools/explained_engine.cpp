@@ -100,7 +100,8 @@ std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
     text += fmt::format(", of which long ones are divided into {}{} parts in all",
                         facts.makes_lists ? "at most " : "", facts.divided);
   }
-  if (!facts.backward && is_of_warps(facts, launch)) return text + ", each of a block of threads";
+  if (!facts.backward && is_of_warps(facts, launch) && launch.grid[0] == facts.items)
+    return text + ", each of a block of threads";
   return text + fmt::format(", taken in turns by {} blocks of threads", launch.grid[0]);
 }
 

@@ -125,14 +125,24 @@ std::span<const gpu::Order> orders_of(const std::string& spec, std::size_t numbe
   return std::span(kOrders).subspan(number % std::size(kOrders), 1);
 }
 
+// Short forms have tests of their own (short_test.cpp); here every second size has none.
+target::Rewrites forms_of(std::size_t number) {
+  target::Rewrites rewrites;
+  rewrites.short_forms = number % 2 == 1;
+  return rewrites;
+}
+
 class HostNative : public ::testing::TestWithParam<std::string> {
  protected:
   // The pair of programs that a training runs, if the engine has a backward of it.
   static void add_gradients(std::vector<Subject>& subjects, const std::string& shape,
                             const ir::Attention& attention, std::span<const gpu::Order> orders) {
     Subject subject{GetParam() + ", gradients, " + shape, driver::training_forward(attention), {}};
-    const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
-    const auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);
+    const target::Rewrites forms = forms_of(subjects.size());
+    const auto forward =
+        driver::lower(subject.attention, "native", plan::Direction::forward, forms);
+    const auto backward =
+        driver::lower(subject.attention, "native", plan::Direction::backward, forms);
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
     ASSERT_TRUE(backward.ok()) << backward.error().to_text();
     for (const gpu::Order order : orders)
@@ -158,7 +168,8 @@ TEST_P(HostNative, IsTheReference) {
       add_gradients(subjects, shape.name, bound.spec->attention, orders);
     }
     Subject subject{GetParam() + ", " + shape.name, bound.spec->attention, {}};
-    const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
+    const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward,
+                                       forms_of(subjects.size()));
     if (!forward.ok()) continue;
     for (const gpu::Order order : orders)
       subject.pairs.push_back({text_of(order), *forward, {}, order, tools::Unused::anything});

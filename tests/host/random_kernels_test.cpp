@@ -29,6 +29,7 @@ Result<plan::Program> lower(const ir::Attention& attention, Skeleton skeleton,
   constexpr std::int64_t kGpus[] = {80, 90, 89};
   target::Context context;
   context.direction = direction;
+  context.rewrites.short_forms = number % 2 == 1;
   if (skeleton == Skeleton::of_warps) {
     context.rewrites.warp_groups = false;
     context.gpu.sm = kGpus[number % std::size(kGpus)];

@@ -1,7 +1,7 @@
-// Runs the backward of one launch over few keys (compiler/device/attn/mma_short_backward.cuh) on an
-// emulated GPU, behind a forward of the same skeleton, and compares outputs and gradients with the
-// reference. Sizes take turns: copies that happen early and late, and tiles of an H200, an A100 and
-// an L40S. Rows past the lengths are NaN.
+// Runs the backward of one launch over few keys (compiler/device/attn/mma_short_backward.cuh), and
+// the forward that walks items (mma_walking.cuh), on an emulated GPU, and compares outputs and
+// gradients with the reference. Sizes take turns: copies that happen early and late, and tiles of
+// an H200, an A100 and an L40S. Rows past the lengths are NaN.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,30 +21,54 @@ constexpr Sizes kSizes[] = {{1, 1, 8, 3, 3},     {7, 7, 16, 5, 1},    {49, 49, 3
                             {129, 77, 64, 5, 1}, {7, 128, 128, 2, 2}, {128, 128, 96, 2, 1},
                             {70, 64, 184, 2, 1}};
 
+// Two multiprocessors: blocks of threads walk several heads. Of warp groups' GPU some, too.
+target::Context context_of(plan::Direction direction, std::size_t turn) {
+  constexpr std::int64_t kGpus[] = {90, 80, 89};
+  target::Context context;
+  context.direction = direction;
+  context.rewrites.long_forms = false;
+  context.rewrites.warp_groups = turn % 2 == 0;
+  context.gpu.sm = kGpus[turn % std::size(kGpus)];
+  context.gpu.multiprocessors = 2;
+  return context;
+}
+gpu::Order order_of(std::size_t turn) {
+  return turn % 2 == 0 ? gpu::Order::early_copies : gpu::Order::late_copies;
+}
+const char* text_of(gpu::Order order) {
+  return order == gpu::Order::early_copies ? "early copies" : "late copies";
+}
+
 // Adds the pair of programs that a training runs, on the next GPU in turns.
 void add(const std::string& text, std::vector<Subject>& subjects) {
-  constexpr std::int64_t kGpus[] = {90, 80, 89};
   const std::size_t turn = subjects.size();
-  target::Context forward, backward;
-  forward.direction = plan::Direction::forward, backward.direction = plan::Direction::backward;
-  backward.rewrites.long_forms = false;
-  for (target::Context* context : {&forward, &backward}) {
-    context->rewrites.warp_groups = turn % 2 == 0 && turn % std::size(kGpus) == 0;
-    context->gpu.sm = kGpus[turn % std::size(kGpus)];
-    context->gpu.multiprocessors = 2;  // blocks of threads walk several heads
+  const auto attention = driver::training_forward(attention_of("attention f { " + text + " }"));
+  const auto forward =
+      driver::lower(attention, "native", context_of(plan::Direction::forward, turn));
+  const auto backward =
+      driver::lower(attention, "native", context_of(plan::Direction::backward, turn));
+  ASSERT_TRUE(forward.ok()) << text << forward.error().to_text();
+  ASSERT_TRUE(backward.ok()) << text << backward.error().to_text();
+  const gpu::Order order = order_of(turn);
+  subjects.push_back(
+      {text, attention, {{text_of(order), *forward, *backward, order, tools::Unused::anything}}});
+}
+
+void add_forward(const std::string& text, std::vector<Subject>& subjects) {
+  const std::size_t turn = subjects.size();
+  const auto attention = attention_of("attention f { " + text + " }");
+  const auto forward =
+      driver::lower(attention, "native", context_of(plan::Direction::forward, turn));
+  ASSERT_TRUE(forward.ok()) << text << forward.error().to_text();
+  // The last GPU has little shared memory.
+  const bool fits = context_of(plan::Direction::forward, turn).gpu.sm != 89;
+  const auto steps = plan::steps_of<plan::KernelStep>(*forward);
+  if (fits) {
+    EXPECT_NE(steps.back()->source.find("walking_forward"), std::string::npos) << text;
   }
-  Subject subject{fmt::format("{}, sm_{}", text, forward.gpu.sm),
-                  driver::training_forward(attention_of("attention f { " + text + " }")),
-                  {}};
-  const auto of_forward = driver::lower(subject.attention, "native", forward);
-  const auto of_backward = driver::lower(subject.attention, "native", backward);
-  ASSERT_TRUE(of_forward.ok()) << of_forward.error().to_text();
-  ASSERT_TRUE(of_backward.ok()) << text << of_backward.error().to_text();
-  const bool early = turn % 2 == 0;
-  subject.pairs.push_back({early ? "early copies" : "late copies", *of_forward, *of_backward,
-                           early ? gpu::Order::early_copies : gpu::Order::late_copies,
-                           tools::Unused::anything});
-  subjects.push_back(std::move(subject));
+  const gpu::Order order = order_of(turn);
+  subjects.push_back(
+      {text, attention, {{text_of(order), *forward, {}, order, tools::Unused::anything}}});
 }
 
 std::string dims_of(const Sizes& sizes, int batches) {
@@ -83,6 +107,29 @@ constexpr const char* kClauses[] = {
     "weight sigmoid(score - 2); outputs o; grad q, k, v;",
 };
 INSTANTIATE_TEST_SUITE_P(Clauses, HostShort, ::testing::ValuesIn(kClauses));
+
+// Forwards that walk items: tables that these have in common, whose rows begin anywhere or not; one
+// block of keys, or several; one block of rows, or several.
+TEST(HostWalking, IsTheReference) {
+  constexpr Sizes kWalked[] = {{1, 7, 8, 3, 3},     {49, 49, 32, 3, 3},  {129, 200, 16, 2, 2},
+                               {300, 64, 64, 1, 1}, {65, 384, 32, 2, 2}, {64, 131, 40, 2, 2}};
+  constexpr const char* kWalkedClauses[] = {
+      "tensor bias: bf16[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx]; outputs o, lse;",
+      "dtype f16; lengths q, kv; tensor bias: f16[Sq, Skv]; score 2 * score - bias[q_idx, kv_idx]; "
+      "outputs o, lse;",
+      "layout thd; lengths q, kv; tensor bias: f16[Hq, Sq, Skv]; "
+      "score score + bias[h, q_idx, kv_idx]; outputs o, lse;",
+      "tensor bias: bf16[Hq, Sq, Skv]; tensor seen: i32[3, Skv] = (i0 + 2 * i1) % 4; "
+      "score 30 * tanh((score + bias[h, q_idx, kv_idx]) / 30); mask seen[b % 3, kv_idx] > 0; "
+      "outputs o, lse;",
+      "tensor bias: bf16[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx]; dropout 0.2; "
+      "outputs o, lse;"};
+  std::vector<Subject> subjects;
+  for (const Sizes& sizes : kWalked) {
+    for (const char* clauses : kWalkedClauses) add_forward(dims_of(sizes, 5) + clauses, subjects);
+  }
+  expect_reference(subjects);
+}
 
 // Packed sequences, of which some are empty.
 TEST(HostShortPacked, IsTheReference) {

@@ -51,6 +51,7 @@ void add(const std::string& text, const ir::Attention& attention, std::vector<Su
   const std::size_t turn = subjects.size();
   target::Context context;
   context.rewrites.warp_groups = false;
+  context.rewrites.short_forms = turn % 2 == 1;
   if (turn / 2 % 2 == 1) context.gpu.sm = 80;
   const auto forward = driver::lower(attention, "native", context);
   if (!forward.ok()) return;

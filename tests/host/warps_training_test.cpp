@@ -71,6 +71,7 @@ void add(const std::string& text, const ir::Attention& attention, std::vector<Su
   forward.direction = plan::Direction::forward, backward.direction = plan::Direction::backward;
   for (target::Context* context : {&forward, &backward}) {
     context->rewrites.warp_groups = false;
+    context->rewrites.short_forms = turn % 2 == 1;
     context->gpu.sm = kGpus[turn % std::size(kGpus)];
   }
   Subject subject{

@@ -24,8 +24,12 @@ struct ForwardDefaults {
   // The same of queries, and of how many 16 columns they stay in registers (mma_forward.cuh).
   static constexpr long long kQueryBatchStride = 0, kQueryHeadStride = 0, kQueryRowStride = 0;
   static constexpr int kHeldQueries = 0;
-  // Strips of 16 rows that a warp has (mma_forward.cuh).
+  // Strips of 16 rows that a warp has (mma_forward.cuh); whether blocks of threads have several
+  // items each, and hold the rows of a table, with elements from a head or a row to the next
+  // (mma_walking.cuh).
   static constexpr int kStrips = 1;
+  static constexpr bool kWalks = false;
+  static constexpr int kTableHead = 0, kTableRow = 0;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
   // Whether keys and values have 8 bits beside queries of 16; warp groups that widen them, which

@@ -30,8 +30,9 @@ struct LayersOfScores {
   template <bool kFirst, class A, class B>
   using Either = typename Which<kFirst, A, B>::Type;
 
+  using Narrow = Either<C::kWalks, HeldTable<Values>, NarrowTable<Values>>;
   using Table = Either<C::kTables == 0, NoTable<Values>,
-                       Either<Stages<C>::kWideTable, WideTable<Values>, NarrowTable<Values>>>;
+                       Either<Stages<C>::kWideTable, WideTable<Values>, Narrow>>;
   using Scores = ForwardDropout<ForwardMasks<ForwardScores<Table>>>;
   using Softmax = Either<Values::kFollows, FollowingWeights<Scores>, SoftmaxWeights<Scores>>;
   using Weights = Either<E::kSigmoid, SigmoidWeights<Scores>,

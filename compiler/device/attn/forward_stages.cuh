@@ -45,7 +45,9 @@ struct Stages {
   // One of f32 has rows that begin 8 or 24 banks after each other.
   static constexpr bool kWideTable = C::kTableElement == 4;
   static constexpr int kTableRows = C::kRowsOfTile * C::kTablePack;
-  static constexpr int kTablePanels = kWideTable ? 1 : (C::kKeys + 63) / 64;
+  // Kernels that walk items hold all columns.
+  static constexpr int kTableColumns = C::kWalks ? C::kColumns : C::kKeys;
+  static constexpr int kTablePanels = kWideTable ? 1 : (kTableColumns + 63) / 64;
   static constexpr int kTablePitch = kWideTable ? 4 * (C::kKeys + 8) : 128;  // bytes
   static constexpr int kTablePanel = (kTableRows + 7) / 8 * 8 * kTablePitch;
   static constexpr int kTableBytes = kTablePanels * kTablePanel;

@@ -48,6 +48,31 @@ struct NarrowTable : Base {
   }
 };
 
+// One of 16-bit floats, all columns of a tile's rows (kWalks).
+template <class Base>
+struct HeldTable : Base {
+  using C = typename Base::C;
+  using S = typename Base::S;
+  using Base::Base;
+  using Base::stages, Base::block, Base::first_row, Base::lane;
+
+  __device__ __forceinline__ void begin_table() const {}
+  // As NarrowTable reads it. Columns past the last are hidden, so any will do.
+  __device__ __forceinline__ void read_table(int part, float (&entries)[8]) const {
+    const int row = first_row - lane / 4 + (lane & 15);
+    const int column = (int)(block & kKeyBits) + 16 * part;
+    const int panel = column / 64 < S::kTablePanels ? column / 64 : S::kTablePanels - 1;
+    const int vector = (lane >> 4 ^ row & 7) * 16 ^ column / 16 % 4 * 32;
+    unsigned pairs[4];
+    load_matrices(pairs, stages.table(0) + row * 128 + vector + panel * S::kTablePanel);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      entries[j] = C::Entry::widen((unsigned short)(pairs[j / 2] >> (j & 1) * 16));
+    }
+  }
+  __device__ __forceinline__ void end_table() const {}
+};
+
 // One of f32.
 template <class Base>
 struct WideTable : Base {

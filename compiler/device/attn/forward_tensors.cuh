@@ -40,6 +40,7 @@ struct ForwardTensors {
   // Keys and values that are read row by row (kGatherKeys, kGatherValues); in mma_forward.cuh these
   // and queries always are.
   const unsigned short *query_rows = nullptr, *key_rows = nullptr, *value_rows = nullptr;
+  const unsigned short* table_rows = nullptr;  // kWalks
   // The same of 8 bits (kWidens).
   const unsigned char *key_bytes = nullptr, *value_bytes = nullptr;
   const float *key_scales = nullptr, *value_scales = nullptr;  // kTokenScales

@@ -80,15 +80,15 @@ struct CopiesOfBlock : Base {
     words[1] = of.tile.tile * C::kSplits + of.part;
   }
 
-  __device__ void copy_queries() const {
+  __device__ void copy_queries(int stage = 0) const {
     const int first = item.tile.tile * C::kRowsOfTile;
     const unsigned short* const of_unit =
         tensors.query_rows + item.unit * C::kPack * C::kQueryHeadStride +
         (C::kThdQ ? tensors.row_starts[item.b] * C::kQueryRowStride
                   : item.b * C::kQueryBatchStride);
     copy_rows<kThreads, S::kTileRows, C::kTaken, C::kDepth, C::kDepthPanel>(
-        stages.query(0), RowsOfQueries<C>{of_unit + first * C::kQueryRowStride,
-                                          expressions.queries(item.b) - first});
+        stages.query(stage), RowsOfQueries<C>{of_unit + first * C::kQueryRowStride,
+                                              expressions.queries(item.b) - first});
   }
 
   // Copies the keys of the next block to a stage, if there is one. Returns its word.

@@ -19,7 +19,7 @@ struct ProductsOfStrip : Base {
   // Steps whose queries stay in registers.
   static constexpr int kHeld = C::kHeldQueries;
 
-  const unsigned query_at;  // of the lane, in the tile
+  unsigned query_at;  // of the lane, in the tile
   unsigned queries[kHeld < kSteps ? kHeld + 1 : kSteps][4];
 
   __device__ __forceinline__ ProductsOfStrip(const S& stages_, const ForwardTensors& tensors_,
@@ -28,6 +28,10 @@ struct ProductsOfStrip : Base {
         query_at(stages_.query(0) + (group_ * 64 + (threadIdx.x / 32 & 3) * 16) * S::kKeyRow +
                  lane_offset<C::kDepthPanel>(lane & 15, lane >> 4)) {}
 
+  // Takes the queries of another stage.
+  __device__ __forceinline__ void move_queries(int stages_further) {
+    query_at += stages_further * S::kQueryBytes;
+  }
   // Reads all of them, if they stay in registers.
   __device__ __forceinline__ void hold_queries() {
 #pragma unroll

@@ -8,9 +8,10 @@
 
 namespace kernels {
 
-// What a row has besides its columns: -lse log2(e), -inf in empty rows; the gradient by lse.
+// What a row has besides its columns, as it was read: nothing waits for it until it is stored. An
+// lse of -inf is that of an empty row, or of none.
 struct ValuesOfRow {
-  float exponent, lse_gradient;
+  float lse, lse_gradient;
 };
 
 template <class Base>
@@ -46,14 +47,15 @@ struct ThreadOfShort : Base {
     if (kPointwise<E>) return {0, 0};
     const long long at = C::Statistics::place(tensors.row_starts, b, h % C::kHeadsOfClass, q) +
                          h / C::kHeadsOfClass * C::kStatisticsClass;
-    const float lse = tensors.lse[at];
-    if (lse == nothing()) return {nothing(), 0};
-    return {-lse * kLog2E, tensors.d_lse == nullptr ? 0.0f : tensors.d_lse[at]};
+    return {tensors.lse[at], tensors.d_lse == nullptr ? 0.0f : tensors.d_lse[at]};
   }
   __device__ __forceinline__ void store_values(int n, const ValuesOfRow& row) const {
     if ((int)threadIdx.x >= C::kBlockRows) return;
-    store_shared(stages.exponents(n) + threadIdx.x * 4, __float_as_uint(row.exponent));
-    store_shared(stages.lse_gradients(n) + threadIdx.x * 4, __float_as_uint(row.lse_gradient));
+    const bool empty = row.lse == nothing();
+    const float exponent = empty ? nothing() : -row.lse * kLog2E;
+    const float gradient = empty ? 0.0f : row.lse_gradient;
+    store_shared(stages.exponents(n) + threadIdx.x * 4, __float_as_uint(exponent));
+    store_shared(stages.lse_gradients(n) + threadIdx.x * 4, __float_as_uint(gradient));
   }
 };
 

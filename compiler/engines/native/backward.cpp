@@ -116,8 +116,7 @@ class NativeBackward {
     const ir::Attention& attention = kernel_.attention;
     if (!kernel_.tile.of_warps) return table_of(attention, attention.score);
     if (!kernel_.tile.is_short || attention.dims[Dim::Sq] > kernel_.tile.rows) return std::nullopt;
-    constexpr std::int64_t kOfElement = 2;
-    const std::optional<Table> table = table_of(attention, attention.score, kOfElement);
+    const std::optional<Table> table = table_of(attention, attention.score, kAlignedForPairs);
     return table && table->batches == 1 ? table : std::nullopt;
   }
 

@@ -58,6 +58,8 @@ struct BackwardKernel {
   // Sets where sums of learned tensors are, once expressions are known.
   void place_parts();
 
+  // Of the products.
+  const char* name() const { return tile.is_short ? kShortKernel : kBackwardKernel; }
   bool wants(const char* gradient) const;
   // Gradients that the kernels make.
   std::vector<std::string> own_gradients() const;

@@ -200,7 +200,7 @@ class BackwardProgram : private BackwardLaunches {
     if (kernel_.made_lists)
       kernel_.made_lists->add(program, step, BackwardKernel::kCounter, inputs());
     std::ranges::move(launches(), std::back_inserter(step.launches));
-    const auto main = std::ranges::find(step.launches, kBackwardKernel, &plan::Launch::kernel);
+    const auto main = std::ranges::find(step.launches, kernel_.name(), &plan::Launch::kernel);
     step.facts->launch = main - step.launches.begin();
     add_internals(program, step);
     program.steps.emplace_back(std::move(step));
@@ -305,7 +305,7 @@ class BackwardProgram : private BackwardLaunches {
     for (const gradient::TensorGradient* tensor : kernel_.by_scores()) {
       if (kernel_.is_zeroed(*tensor)) all.push_back(zero_of(*tensor));
     }
-    all.push_back({.kernel = kBackwardKernel,
+    all.push_back({.kernel = kernel_.name(),
                    .grid = {kernel_.blocks_of_threads, 1, 1},
                    .block = {kernel_.tile.threads(), 1, 1},
                    .shared_bytes = kernel_.shared_bytes(),

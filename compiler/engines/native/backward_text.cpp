@@ -393,7 +393,7 @@ class BackwardText : private SmallKernels {
         "  kernels::BackwardTensors tensors;\n{}"
         "  kernels::{}<Constants>(tensors, expressions{});\n}}\n",
         kernel_.tile.alignment(), kernel_.shared_bytes(), is_short ? "" : prepare_text(),
-        kernel_.tile.threads(), kernel_.tile.resident, kBackwardKernel,
+        kernel_.tile.threads(), kernel_.tile.resident, kernel_.name(),
         fmt::join(parameters, ",\n    "), inputs, object, fields, main_function(),
         is_short ? "" : ", " + lists_object("runs"));
     if (kernel_.shares()) text += largest_text();

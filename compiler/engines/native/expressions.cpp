@@ -312,7 +312,8 @@ class Text {
 
 }  // namespace
 
-Expressions expressions_of(const ir::Attention& attention, bool masks, bool table) {
+Expressions expressions_of(const ir::Attention& attention, bool masks, bool table,
+                           std::int64_t alignment) {
   Expressions made;
   made.padded = has_padded_keys(attention);
   const std::vector<ExprId> roots = roots_of(attention, masks || made.padded);
@@ -328,7 +329,7 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
     made.polynomials = kPolynomials;
   made.masks = masks;
   if (masks) made.column_period = column_period(attention);
-  if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
+  if (table && made.modifies) made.table = table_of(attention, made.scoring.root, alignment);
   made.reads_columns = reads_by_column(attention, roots, made.table);
   std::vector<ExprId> read = roots;
   if (attention.epilogue) read.push_back(*attention.epilogue);

@@ -40,8 +40,9 @@ struct Expressions {
   codegen::KernelInputs inputs;  // tensors and params, lengths among them
 };
 // The expressions of an attention without a grid. `masks`: they are evaluated; `table`: one is
-// copied, if there is one.
-Expressions expressions_of(const ir::Attention& attention, bool masks, bool table);
+// copied, if there is one whose rows begin at multiples of so many bytes.
+Expressions expressions_of(const ir::Attention& attention, bool masks, bool table,
+                           std::int64_t alignment = kAlignedForTma);
 
 // What the backward kernel computes.
 struct GradientExpressions {

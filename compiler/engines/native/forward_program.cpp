@@ -88,7 +88,9 @@ class ForwardProgram {
   plan::Launch forward() const {
     const auto multiprocessors = static_cast<std::int64_t>(context_.gpu.multiprocessors);
     const std::int64_t items = kernel_.items(dims_) * kernel_.parts;
-    const std::int64_t blocks = kernel_.is_scheduled()  ? kernel_.workers
+    const std::int64_t blocks = kernel_.is_scheduled() ? kernel_.workers
+                                : kernel_.tile.walks
+                                    ? std::min(multiprocessors * kernel_.tile.resident, items)
                                 : kernel_.tile.of_warps ? items
                                                         : std::min(multiprocessors, items);
     std::vector<plan::KernelArgument> arguments;
@@ -104,7 +106,9 @@ class ForwardProgram {
       arguments.emplace_back(plan::TensorOperand{std::string(ir::kKeyScale)});
       arguments.emplace_back(plan::TensorOperand{std::string(ir::kValueScale)});
     }
-    if (kernel_.expressions.table) {
+    if (kernel_.expressions.table && kernel_.tile.walks) {
+      arguments.emplace_back(plan::TensorOperand{kernel_.expressions.table->tensor});
+    } else if (kernel_.expressions.table) {
       arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
     }
     for (const std::string& output : kernel_.outputs) {

@@ -109,6 +109,7 @@ class ConstantsText {
 
   // A table that heads do not share is read from memory once for all batches.
   bool batches_first() const {
+    if (kernel_.tile.walks) return true;
     const std::optional<Table>& table = kernel_.expressions.table;
     return table && table->heads > 1 && table->batches == 1;
   }
@@ -119,7 +120,9 @@ class ConstantsText {
             {"kTablePack", kernel_.tile.table_pack},
             {"kTableElement", kernel_.tile.table_element},
             {"kTableOfBatch", table.batches > 1 ? 1 : 0},
-            {"kTableOfUnit", table.heads > 1 ? 1 : 0}};
+            {"kTableOfUnit", table.heads > 1 ? 1 : 0},
+            {"kTableHead", kernel_.tile.walks ? table.head_stride : 0},
+            {"kTableRow", kernel_.tile.walks ? table.row_stride : 0}};
   }
 
   Constants page_constants() const {
@@ -145,10 +148,11 @@ class ConstantsText {
     Constants all = {{"kTiles", kernel_.blocks.tiles},
                      {"kSplits", kernel_.parts},
                      {"kItems", kernel_.items(dims_) * kernel_.parts},
-                     {"kSection", sorted            ? kernel_.section
-                                  : batches_first() ? dims_[Dim::B]
-                                                    : 1},
-                     {"kFront", kernel_.front},
+                     {"kSection", kernel_.tile.walks ? dims_[Dim::B]
+                                  : sorted           ? kernel_.section
+                                  : batches_first()  ? dims_[Dim::B]
+                                                     : 1},
+                     {"kFront", kernel_.tile.walks ? 0 : kernel_.front},
                      {"kListsOfBatch", !axes.batch ? 0
                                        : axes.head ? dims_[Dim::Hq]
                                                    : 1},
@@ -188,6 +192,7 @@ class ConstantsText {
 
   Constants flags() const {
     return {{"kTurns", kernel_.tile.groups > 1 && !kernel_.tile.of_warps},
+            {"kWalks", kernel_.tile.walks},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kWidens", kernel_.tile.wideners > 0},
             {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},
@@ -307,7 +312,9 @@ class Source : private ConstantsText {
     const bool of_warps = kernel_.tile.of_warps;
     std::string text = kWatched && !of_warps ? watch_text(kernel_.tile) : "";
     if (of_warps || !kernel_.makes_lists)
-      text += codegen::include_text(of_warps ? "mma_forward.cuh" : "forward.cuh");
+      text += codegen::include_text(kernel_.tile.walks ? "mma_walking.cuh"
+                                    : of_warps         ? "mma_forward.cuh"
+                                                       : "forward.cuh");
     if (kernel_.makes_lists) text += codegen::include_text("key_lists.cuh");
     if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
@@ -364,7 +371,10 @@ class Source : private ConstantsText {
       add("key_scales", "const float*", std::string(ir::kKeyScale));
       add("value_scales", "const float*", std::string(ir::kValueScale));
     }
-    if (kernel_.expressions.table) add_map("table");
+    if (kernel_.expressions.table && kernel_.tile.walks)
+      add("table_rows", "const unsigned short*", "table");
+    else if (kernel_.expressions.table)
+      add_map("table");
     for (const std::string& name : kernel_.outputs) {
       const std::string_view type = ir::is_o(name) ? codegen::element_type(attention_.dtype_of("o"))
                                     : ir::is_amax(name) ? "unsigned"
@@ -409,7 +419,9 @@ class Source : private ConstantsText {
                "  kernels::{}<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
                kernel_.tile.threads(), kernel_.tile.resident, kForwardKernel,
                fmt::join(parameters, ",\n    "), inputs(), expressions(), fields,
-               kernel_.tile.of_warps ? "forward_of_warps" : "forward",
+               kernel_.tile.walks      ? "walking_forward"
+               : kernel_.tile.of_warps ? "forward_of_warps"
+                                       : "forward",
                kernel_.band ? "kernels::NoLists" : "Lists",
                kernel_.makes_lists ? "tiles, runs" : "");
   }

@@ -103,8 +103,8 @@ class Native {
     if (kernel_.depends_on_inputs() && !one_section) {
       kernel_.front = kernel_.blocks.tiles / kTilesOfFront;
     }
-    kernel_.expressions =
-        expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
+    kernel_.expressions = expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0,
+                                         kernel_.tile.walks ? kAlignedForPairs : kAlignedForTma);
     if (kernel_.tile.patch) kernel_.expressions.grid = grid_of(attention_);
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
@@ -167,9 +167,19 @@ class Native {
       refusal_ = kernel.error();
       return;
     }
-    const double work =
-        kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) / tile.rate;
+    if (tile.walks && !is_even(*kernel)) return;
+    const bool beside = tile.of_warps && !has_kernels_of_warps(context_);
+    const double work = kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) /
+                        (tile.rate * (beside ? context_.gpu.share_of_warps : 1));
     choices_.push_back({tile.spare, work, std::move(*kernel)});
+  }
+
+  // Whether all items are alike, so that blocks of threads may have as many as others.
+  static bool is_even(const Kernel& kernel) {
+    const auto& lists = kernel.blocks.lists;
+    return !kernel.makes_lists && !kernel.is_scheduled() &&
+           std::ranges::all_of(
+               lists, [&](const TileList& list) { return list.blocks == lists.front().blocks; });
   }
 
   void sort_choices() {
@@ -183,6 +193,7 @@ class Native {
   // little is not worth its merging.
   std::int64_t parts() const {
     if (kernel_.tile.share() > widest_part(kernel_.tile) || kernel_.tile.patch) return 1;
+    if (kernel_.tile.walks) return 1;
     if (attention_.wants_amax_s && attention_.dropout) return 1;  // no part knows what others keep
     const Listed all = expected();
     const auto items = static_cast<double>(kernel_.items(dims_));
@@ -288,7 +299,32 @@ class Native {
     return tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
   }
 
+  // Those that walk items beside others, or alone.
   std::vector<Tile> tiles(const Expressions& expressions) const {
+    std::vector<Tile> all = tiles_that_walk();
+    if (!context_.rewrites.long_forms && !all.empty()) return all;
+    std::ranges::copy(other_tiles(expressions), std::back_inserter(all));
+    return all;
+  }
+
+  // For short sequences of many batches, and for tables that these have in common.
+  std::vector<Tile> tiles_that_walk() const {
+    constexpr std::int64_t kMostShort = 64, kMostColumns = 64;  // keys; Dqk, Dv
+    const bool plain = !attention_.quantize && !attention_.cache && !attention_.values_of_keys &&
+                       !form_.chosen && page_of(attention_, "k") == 0 &&
+                       page_of(attention_, "v") == 0;
+    if (!context_.rewrites.short_forms || !plain || dims_[Dim::B] == 1 ||
+        dims_[Dim::Hq] != dims_[Dim::Hkv] || dims_[Dim::Dqk] > kMostColumns ||
+        dims_[Dim::Dv] > kMostColumns || !check_of_warps(attention_, context_).ok())
+      return {};
+    std::optional<Table> table = expressions_of(attention_, true, true, kAlignedForPairs).table;
+    if (table && (table->batches > 1 || table->element != 2)) table.reset();
+    if (!table && dims_[Dim::Skv] > kMostShort) return {};
+    return walking_tiles(attention_, table,
+                         limit(target::Capability::shared_bytes_of_block, context_));
+  }
+
+  std::vector<Tile> other_tiles(const Expressions& expressions) const {
     if (has_kernels_of_warps(context_)) {
       return tiles_of_warps(attention_, mask_axes_.head,
                             limit(target::Capability::shared_bytes_of_block, context_));
@@ -335,7 +371,7 @@ class Native {
     if (masks_read_inputs(attention_)) {
       ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile, deadline()));
       if (kernel.blocks.masked && !tile.patch) kernel.band = band_;
-      if (kernel.band) return kernel;
+      if (kernel.band || tile.walks) return kernel;
       kernel.blocks.axes = mask_axes_;
       kernel.makes_lists = kernel.blocks.masked && kernel.made_lists(dims_).fit();
       if (kernel.makes_lists) return kernel;

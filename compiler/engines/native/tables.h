@@ -26,8 +26,8 @@ struct Table {
 };
 
 // The first tensor that `root` reads at [.., q_idx, kv_idx], where other indices are b, h or 0:
-// floats of 16 or 32 bits, rows at multiples of so many bytes, for TMA of 16.
-inline constexpr std::int64_t kAlignedForTma = 16;
+// floats of 16 or 32 bits, rows at multiples of so many bytes: for TMA of 16, for threads of any.
+inline constexpr std::int64_t kAlignedForTma = 16, kAlignedForPairs = 2;
 std::optional<Table> table_of(const ir::Attention& attention, ir::ExprId root,
                               std::int64_t alignment = kAlignedForTma);
 

@@ -215,6 +215,7 @@ std::int64_t Tile::shared_bytes() const {
 
 std::int64_t Tile::table_bytes() const {
   const std::int64_t rows = rounded(rows_of_head() * table_pack, 8);
+  if (walks) return rows * 2 * rounded(held_columns, kPanel);
   return rows * (table_element == 4 ? 4 * table_columns() : 2 * rounded(keys, kPanel));
 }
 

@@ -53,6 +53,10 @@ struct Tile {
   std::int64_t strips = 1;    // of 16 rows that a warp has, then
   std::int64_t held = 0;      // of how many 16 columns it holds queries, at least
   std::int64_t resident = 1;  // blocks of threads of a multiprocessor, then
+  // Whether blocks of threads walk items then, and hold so many columns of a table
+  // (attn/mma_walking.cuh).
+  bool walks = false;
+  std::int64_t held_columns = 0;
   // Warp groups that widen keys and values of 8 bits to `element` (attn/forward_widening.cuh), and
   // blocks that each of them holds; 0: keys and values have the type of queries.
   std::int64_t wideners = 0;
@@ -91,6 +95,11 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
 // of shared memory. They copy no table.
 std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,
                                  std::int64_t most_shared);
+
+// The same of those that walk items, of attentions with as many heads of keys as of queries. They
+// hold the table, if there is one, whose elements have 16 bits.
+std::vector<Tile> walking_tiles(const ir::Attention& attention, const std::optional<Table>& table,
+                                std::int64_t most_shared);
 
 // The most heads of a group that share a tile: those whose rows fill it.
 std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows);

@@ -50,7 +50,26 @@ constexpr WarpRow kTilesOfWarps[] = {
     {256, 256, 1, 1, 16, 2, 4, 1, 0.24, true},
 };
 
+// Of kernels that walk items. None was measured; a held table takes no copies of blocks, which is
+// what others wait for.
+struct WalkingRow {
+  std::int64_t most;  // Dqk, Dv
+  std::int64_t groups, strips, keys, resident;
+  double rate, rate_with_table;
+};
+constexpr WalkingRow kWalkingTiles[] = {
+    {32, 1, 1, 64, 4, 0.8, 2.2},  {32, 1, 1, 64, 3, 0.75, 2},   {32, 2, 2, 64, 2, 0.78, 1.9},
+    {32, 1, 1, 64, 2, 0.6, 1.6},  {64, 1, 1, 64, 3, 0.65, 1.5}, {64, 2, 2, 64, 2, 0.7, 1.5},
+    {64, 1, 1, 64, 2, 0.55, 1.3},
+};
+
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+// Bytes of shared memory of a block of threads, so many of which share a multiprocessor.
+std::int64_t room_of(std::int64_t resident, std::int64_t most_shared) {
+  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
+  return (most_shared + kReserved) / resident - kReserved;
+}
 
 // The tile of a row, with as many stages as shared memory has room for; none with too few.
 std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, bool by_head,
@@ -67,15 +86,44 @@ std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, 
     tile.keys = std::max(kRandomCell, row.keys / kRandomCell * kRandomCell);
   }
   if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
-  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
-  const std::int64_t room = (most_shared + kReserved) / row.resident - kReserved;
-  while (tile.shared_bytes() > room) {
+  while (tile.shared_bytes() > room_of(row.resident, most_shared)) {
     if (--tile.stages < row.least) return std::nullopt;
   }
   return tile;
 }
 
+Tile tile_of(const WalkingRow& row, const ir::Attention& attention,
+             const std::optional<Table>& table) {
+  const ir::Dims& d = attention.dims;
+  Tile tile{row.groups, row.keys, 2, 2};
+  tile.depth = round_up(d[Dim::Dqk], 16), tile.width = round_up(d[Dim::Dv], kSmallPanel);
+  tile.of_warps = tile.walks = true;
+  tile.strips = row.strips, tile.resident = row.resident;
+  tile.rate = table ? row.rate_with_table : row.rate;
+  tile.clears_values = clears_values(attention);
+  if (attention.is_random()) tile.cell = kRandomCell;
+  if (table) tile.tables = 1, tile.held_columns = d[Dim::Skv];
+  return tile;
+}
+
 }  // namespace
+
+std::vector<Tile> walking_tiles(const ir::Attention& attention, const std::optional<Table>& table,
+                                std::int64_t most_shared) {
+  const ir::Dims& d = attention.dims;
+  std::vector<Tile> tiles;
+  std::int64_t most = 0;
+  for (const WalkingRow& row : kWalkingTiles) {
+    if (row.most < std::max(d[Dim::Dqk], d[Dim::Dv]) || (most != 0 && row.most != most)) continue;
+    // Rows that a tile of fewer would have, too.
+    if (row.groups > 1 && d[Dim::Sq] <= kGroup) continue;
+    const Tile tile = tile_of(row, attention, table);
+    if (tile.shared_bytes() > room_of(row.resident, most_shared)) continue;
+    most = row.most;
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
 
 std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,
                                  std::int64_t most_shared) {
