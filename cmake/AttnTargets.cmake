@@ -4,7 +4,7 @@
 # which returns the texts of FILES. It is written again when one of them changes.
 # attn_test(NAME SOURCES ... DEPS ... [SEPARATE ...] [LABELS ...] [DEFINITIONS A=B ...] [NEEDS TARGET ...] [SLOW ...]
 # [ALONE] [COST seconds] [ENVIRONMENT A=B]): a GoogleTest program with one ctest entry per case. Tests with the highest
-# COST start first. NEEDS are programs that it runs. Tests below tests/unit and tests/golden have the label of their
+# COST start first; SLOW ones have 25, and parts of a program 5. NEEDS are programs that it runs. Tests below tests/unit and tests/golden have the label of their
 # folder, and the target fast_tests builds them. SLOW tests (Suite.Name, where * is any text) take seconds each: their
 # label is slow instead.
 # With CMAKE_UNITY_BUILD, attn_make_bundles makes one program for the tests of several folders (unit_runtime_test,
@@ -178,6 +178,8 @@ macro(attn_discover target filter)
   endif()
   if(ARG_COST)
     list(APPEND properties COST ${ARG_COST})
+  elseif("slow" IN_LIST labels)
+    list(APPEND properties COST 25)  # not last, when the other processors would wait
   endif()
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT ${ARG_ENVIRONMENT})
@@ -200,7 +202,7 @@ function(attn_add_shards target filter count labels)
     set(name ${target}.${i})
     add_test(NAME ${name} COMMAND ${target} --gtest_brief=1 "--gtest_filter=${filter}"
       --gtest_output=xml:${PROJECT_BINARY_DIR}/test-reports/${name}.xml)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 1800 LABELS "${labels}"
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1800 COST 5 LABELS "${labels}"
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${count};GTEST_SHARD_INDEX=${i}")
   endforeach()
 endfunction()

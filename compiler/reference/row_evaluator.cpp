@@ -23,6 +23,16 @@ bool is_computed(const Node& node) {
          !node.is(Op::and_) && !node.is(Op::or_);
 }
 
+// Makes `count` copies of a cell. Those of the row before are all one cell, and often the same.
+void fill(std::vector<Cell>& cells, std::size_t count, const Cell& cell) {
+  const bool is_same = !cells.empty() && cells[0].fault == cell.fault &&
+                       wide_of(cells[0].value) == wide_of(cell.value);
+  if (is_same)
+    cells.resize(count, cell);
+  else
+    cells.assign(count, cell);
+}
+
 }  // namespace
 
 RowEvaluator::RowEvaluator(const ir::Attention& attention, const Bindings& bindings,
@@ -48,7 +58,7 @@ void RowEvaluator::run(const RowPlace& place, std::span<const double> scores, do
     const Node& node = attention_.dag[id];
     std::vector<Cell>& cells = cells_[id];
     if (!varies_[id]) {
-      cells.assign(scores.size(), scores.empty() ? Cell() : evaluate(node, id, 0));
+      fill(cells, scores.size(), scores.empty() ? Cell() : evaluate(node, id, 0));
       continue;
     }
     cells.resize(scores.size());

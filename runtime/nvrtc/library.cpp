@@ -9,6 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/base/answers.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/libraries.h"
 #include "runtime/base/python_sites.h"
 #include "runtime/base/wheels.h"
 
@@ -25,6 +28,7 @@ constexpr int kSuccess = 0;
 constexpr int kInvalidOption = 5;
 
 struct Nvrtc {
+  std::string path;
   const char* (*error_string)(int) = nullptr;
   int (*version)(int*, int*) = nullptr;
   int (*create)(Program*, const char*, const char*, int, const char* const*,
@@ -120,9 +124,39 @@ Result<Nvrtc> load(const std::string& cudnn_folder) {
   if (library == nullptr) {
     return Error{ErrorCode::cuda, "NVRTC, which compiles kernels, was not found", std::move(tried)};
   }
-  const auto nvrtc = entry_points(library);
+  auto nvrtc = entry_points(library);
   if (!nvrtc) return {ErrorCode::cuda, "the NVRTC library lacks a required function"};
+  nvrtc->path = path_of(library);
   return *nvrtc;
+}
+
+std::string architecture_option(const Source& source) {
+  return fmt::format("--gpu-architecture={}_{}{}", source.is_ptx ? "compute" : "sm", source.sm,
+                     source.is_specific ? "a" : "");
+}
+
+// What an image and its log depend on (base/answers.h).
+std::string question_of(const Source& source, const Nvrtc& nvrtc) {
+  std::string text = fmt::format("nvrtc {}\n{}\n{}\n", identity_of(nvrtc.path),
+                                 architecture_option(source), source.is_ptx ? "ptx" : "cubin");
+  for (const char* option : source.options) text += fmt::format("{}\n", option);
+  for (const Header& header : source.headers)
+    text += fmt::format("{} {}\n", header.name, hash128(header.text).to_hex());
+  return text + source.text;
+}
+
+struct Compiled {
+  std::string image;
+  std::string log;
+};
+
+std::string answer_of(const Compiled& compiled) {
+  return fmt::format("{}\n{}{}", compiled.log.size(), compiled.log, compiled.image);
+}
+
+Compiled compiled_in(const std::string& answer) {
+  const std::size_t log = answer.find('\n') + 1, size = std::stoull(answer);
+  return {answer.substr(log + size), answer.substr(log, size)};
 }
 
 // Owns one NVRTC program.
@@ -137,9 +171,7 @@ class Compilation {
 
   Result<std::string> run(const Source& source) {
     ATTN_RETURN_IF_ERROR(create(source));
-    const std::string architecture =
-        fmt::format("--gpu-architecture={}_{}{}", source.is_ptx ? "compute" : "sm", source.sm,
-                    source.is_specific ? "a" : "");
+    const std::string architecture = architecture_option(source);
     std::vector<const char*> options = {architecture.c_str()};
     std::ranges::copy(source.options, std::back_inserter(options));
     const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
@@ -194,15 +226,26 @@ class Compilation {
   Program program_ = nullptr;
 };
 
+Result<Compiled> compile_or_find(const Source& source, const Nvrtc& nvrtc) {
+  const Answers answers;
+  const std::string question = answers.is_kept() ? question_of(source, nvrtc) : "";
+  ATTN_ASSIGN(const std::optional<std::string> answer, answers.find(question));
+  if (answer) return compiled_in(*answer);
+  Compilation compilation(nvrtc);
+  ATTN_ASSIGN(std::string image, compilation.run(source));
+  Compiled compiled{std::move(image), compilation.log()};
+  ATTN_RETURN_IF_ERROR(answers.keep(question, answer_of(compiled)));
+  return compiled;
+}
+
 }  // namespace
 
 Result<std::string> compile(const Source& source, const std::string& cudnn_folder,
                             std::string* log) {
   ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
-  Compilation compilation(nvrtc);
-  ATTN_ASSIGN(std::string image, compilation.run(source));
-  if (log != nullptr) *log = compilation.log();
-  return image;
+  ATTN_ASSIGN(Compiled compiled, compile_or_find(source, nvrtc));
+  if (log != nullptr) *log = std::move(compiled.log);
+  return std::move(compiled.image);
 }
 
 Result<std::string> nvrtc_version(const std::string& cudnn_folder) {

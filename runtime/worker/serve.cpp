@@ -1,4 +1,6 @@
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -7,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/answers.h"
 #include "runtime/base/descriptors.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/worker/driver_image.h"
@@ -40,6 +43,23 @@ FileDescriptor protect_output(int output_fd) {
   return output;
 }
 
+// Identities of this program and of the library that this function is in, which may be the same.
+std::string own_identity() {
+  Dl_info info{};
+  const bool found = dladdr(reinterpret_cast<const void*>(&own_identity), &info) != 0;
+  return fmt::format("{}, {}", identity_of("/proc/self/exe"),
+                     identity_of(found && info.dli_fname != nullptr ? info.dli_fname : ""));
+}
+
+// What the answer for a graph depends on (base/answers.h): which libraries answer, and who asks.
+std::string question_of(const cudnn::Library& library, const CompileRequest& request,
+                        const graph::BackendGraph& graph) {
+  return fmt::format("cudnn {} {}\nnvrtc {}\nby {}\n{}\n{}\n{}", library.version(),
+                     identity_of(library.path()), identity_of(library.nvrtc_path()), own_identity(),
+                     request.only_offer ? "offer" : "compile", request.device_json,
+                     graph::to_json(graph));
+}
+
 class Server {
  public:
   Server(int output, const KernelCompiler& compiler) : output_(output), compiler_(compiler) {}
@@ -70,17 +90,34 @@ class Server {
   Message handle(const CompileRequest& request) {
     const auto library = load(request.cudnn_folder);
     if (!library.ok()) return library.error();
-    const auto ask = request.only_offer ? cudnn::offer : cudnn::compile;
     std::optional<Compiled> last;
     for (const graph::BackendGraph& graph : request.graphs) {
       if (last) say(Message(*last));
-      Result<plan::CompiledStep> step =
-          ask(**library, graph, request.device_json,
-              [this](const cudnn::Progress& progress) { say(progress); });
-      if (!step.ok()) return step.error();
-      last = Compiled{std::move(step).value(), (*library)->version()};
+      Result<Compiled> compiled = compile_or_find(**library, request, graph);
+      if (!compiled.ok()) return compiled.error();
+      last = std::move(*compiled);
     }
     return std::move(*last);
+  }
+
+  Result<Compiled> compile_or_find(const cudnn::Library& library, const CompileRequest& request,
+                                   const graph::BackendGraph& graph) {
+    const Answers answers;
+    const std::string question = answers.is_kept() ? question_of(library, request, graph) : "";
+    ATTN_ASSIGN(const std::optional<std::string> answer, answers.find(question));
+    if (answer) {
+      ATTN_ASSIGN(const Message found, message_from_line(*answer));
+      if (const auto* compiled = std::get_if<Compiled>(&found)) return *compiled;
+    }
+    const auto ask = request.only_offer ? cudnn::offer : cudnn::compile;
+    ATTN_ASSIGN(plan::CompiledStep step,
+                ask(library, graph, request.device_json,
+                    [this](const cudnn::Progress& progress) { say(progress); }));
+    Compiled compiled{std::move(step), library.version()};
+    if (!answers.is_kept()) return compiled;
+    ATTN_ASSIGN(const std::string line, to_line(compiled));
+    ATTN_RETURN_IF_ERROR(answers.keep(question, line));
+    return compiled;
   }
 
   Message handle(const KernelsRequest& request) {

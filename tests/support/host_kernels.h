@@ -23,14 +23,20 @@ inline bool is_for_host(std::string_view name) {
   });
 }
 
-// For the beginning of a file. With `gpu`, the folder tests/host/gpu must come before that of the
-// kernels.
+// Whether a file has kernels, which the compiler translates wherever it is included.
+inline bool has_kernels(std::string_view name) {
+  return support::text_of(codegen::sources(), name).find("__global__") != std::string_view::npos;
+}
+
+// For the beginning of a file: what kernels include. With `gpu`, the folder tests/host/gpu must
+// come before that of the kernels.
 inline std::string host_includes(bool gpu = false) {
   std::string text =
       "#include \"tests/unit/compiler/programs/warps_on_host.h\"\n"
       "#define asm ATTN_ASM_ON_HOST\n";
   if (gpu) text += "#include \"tests/host/gpu/cuda.h\"\n";
   for (const auto& file : codegen::sources()) {
+    if (has_kernels(file.name)) continue;
     if (gpu || is_for_host(file.name)) text += fmt::format("#include \"attn/{}\"\n", file.name);
   }
   return text;

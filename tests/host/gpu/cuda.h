@@ -7,7 +7,7 @@
 
 #include "tests/host/gpu/gpu.h"
 
-#define __forceinline__ inline
+#define __forceinline__
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __grid_constant__

@@ -2,8 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iterator>
+#include <string>
 
 #include "compiler/codegen/emit.h"
+#include "tests/support/own_answers.h"
 #include "tests/unit/compiler/codegen/random_cases.h"
 
 namespace attn::nvrtc {
@@ -26,7 +32,39 @@ TEST(Nvrtc, CompilesForEveryTargetWithoutAGpu) {
 }
 
 TEST(Nvrtc, TheSameSourceGivesTheSameImage) {
+  const attn::testing::OwnAnswers none("");
   EXPECT_EQ(*compile_kernel(kKernel, 90, ""), *compile_kernel(kKernel, 90, ""));
+}
+
+// Each file has the answer to one question. One that others may write to is not read.
+TEST(Nvrtc, AnswersAreKeptAndLookedUp) {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::temp_directory_path() / ("attn_nvrtc_answers_" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  const attn::testing::OwnAnswers own(folder.string());
+  const auto files = [&folder] {
+    return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+  };
+  const auto compile = [](std::int64_t sm, std::string* log) {
+    return compile_kernel(kKernel, sm, "", KernelKind::general, log);
+  };
+  std::string log, log_again;
+  const std::string image = compile(90, &log).value();
+  EXPECT_EQ(files(), 1);
+  EXPECT_EQ(compile(90, &log_again).value(), image);
+  EXPECT_EQ(log_again, log);
+  EXPECT_NE(log, "");
+  EXPECT_EQ(files(), 1);
+  EXPECT_NE(compile(80, nullptr).value(), image);
+  EXPECT_EQ(compile_kernel(kKernel, 90, "").value().substr(0, 4), image.substr(0, 4));
+  EXPECT_EQ(files(), 3);
+  EXPECT_FALSE(compile_kernel("int x = y;\n", 90, "").ok());
+  EXPECT_EQ(files(), 3);
+  for (const auto& file : fs::directory_iterator(folder))
+    fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(compile(90, nullptr).error().code, ErrorCode::io);
+  fs::remove_all(folder);
 }
 
 TEST(Nvrtc, SaysWhatItRefuses) {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "runtime/graph/extent.h"
+#include "tests/unit/runtime/plan/program_text.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {

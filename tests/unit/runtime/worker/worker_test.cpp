@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/targets/targets.h"
+#include "tests/support/own_answers.h"
 #include "tests/unit/runtime/worker/fixtures.h"
 #include "tests/unit/runtime/worker/graphs.h"
 
@@ -281,6 +282,29 @@ TEST_F(Worker, EndWithoutAnswer) {
   EXPECT_EQ(compiled.error().code, ErrorCode::worker);
   EXPECT_THAT(compiled.error().message, HasSubstr("exit code 3"));
   EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("out of luck")));
+}
+
+// Each file has the answer for one graph and target. One that others may write to is not read.
+TEST_F(Worker, AnswersAreKeptAndLookedUp) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const fs::path answers = folder.path() / "answers";
+  const OwnAnswers own(answers.string());
+  const auto files = [&answers] {
+    return std::distance(fs::directory_iterator(answers), fs::directory_iterator());
+  };
+  const auto first = compile({}, Mask::causal), again = compile({}, Mask::causal);
+  ASSERT_TRUE(first.ok() && again.ok());
+  EXPECT_EQ(first->step, again->step);
+  EXPECT_EQ(first->cudnn_version, again->cudnn_version);
+  EXPECT_EQ(files(), 1);
+  for (const auto& file : fs::directory_iterator(answers))
+    fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(compile({}, Mask::causal).error().code, ErrorCode::io);
+  EXPECT_TRUE(compile({}, Mask::none).ok());
+  EXPECT_TRUE(compile({}, Mask::none, "a100").ok());
+  EXPECT_TRUE(worker::offer(attention_graph({}, Mask::none), device_json("h200"), options_).ok());
+  EXPECT_EQ(files(), 4);
 }
 
 // Ten graphs have no more time than one.
