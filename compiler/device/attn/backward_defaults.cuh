@@ -15,6 +15,9 @@ struct BackwardDefaults {
   static constexpr bool kOfWarps = false;   // products are those of warps (mma_backward.cuh)
   static constexpr int kRowGroups = 1;      // of warps that share keys, then
   static constexpr bool kScatters = false;  // no instruction adds vectors to memory, then
+  // Tensors are those of an 8-bit attention, whose rows were widened (backward_widening.cuh).
+  static constexpr bool kNarrow = false;
+  using Gradient = void;  // then, the type of dq, dk and dv
 };
 
 }  // namespace kernels

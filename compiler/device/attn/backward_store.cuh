@@ -5,6 +5,7 @@
 #include "attn/backward_tensors.cuh"
 #include "attn/division.cuh"
 #include "attn/exchange.cuh"
+#include "attn/gradient_columns.cuh"
 #include "attn/places.cuh"
 
 namespace kernels {
@@ -14,15 +15,27 @@ template <class Base>
 struct StoredKeys : Base {
   using C = typename Base::C;
   using E = typename Base::E;
-  using Float = typename Base::Float;
   using S = typename Base::S;
   using Base::Base;
   using Base::tensors, Base::expressions, Base::key, Base::lane;
 
+  __device__ __forceinline__ void store_keys(int unit) const {
+    const GradientFactors<C, E> factors{expressions};
+    store<typename C::Keys>(tensors.dk, 0, unit, this->dk, factors.of_keys(), factors.stored_keys(),
+                            tensors.amax_dk);
+  }
+  __device__ __forceinline__ void store_values(int unit) const {
+    const GradientFactors<C, E> factors{expressions};
+    store<typename C::Values>(tensors.dv, C::kDepth, unit, this->dv, factors.of_values(),
+                              factors.stored_values(), tensors.amax_dv);
+  }
+
   // Stores dK or dV of this thread's keys. Those of a part begin at column `first`.
   template <class P, int kOutputs>
-  __device__ __forceinline__ void store(unsigned short* to, int first, int unit,
-                                        const float (&c)[kOutputs], float factor) const {
+  __device__ __forceinline__ void store(void* gradient, int first, int unit,
+                                        const float (&c)[kOutputs], float factor,
+                                        StoredGradient<C> stored, unsigned* amax) const {
+    GradientBits<C>* const to = static_cast<GradientBits<C>*>(gradient);
     if (to == nullptr) return;
     if constexpr (kDivides<C>) {
       if (unit & kOfPart) return store_part(first, unit ^ kOfPart, c, factor);
@@ -32,20 +45,21 @@ struct StoredKeys : Base {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int k = key + 8 * r;
-      unsigned short* of_key = to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
+      GradientBits<C>* of_key = to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
 #pragma unroll
       for (int part = 0; part < kOutputs / 16; ++part) {
         unsigned pairs[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int from = (4 * part + i) * 4 + 2 * r;
-          pairs[i] = pair(Float{}, c[from] * factor, c[from + 1] * factor);
+          pairs[i] = stored.rounded(c[from] * factor, c[from + 1] * factor, k < keys);
         }
         exchange(pairs, lane());
         const int column = of_warp + (4 * part + (lane() & 3)) * 8;
         if (k < keys && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
       }
     }
+    stored.store_largest(amax);
   }
 
   template <int kOutputs>

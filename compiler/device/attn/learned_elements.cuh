@@ -72,10 +72,16 @@ struct LearnedElements : Base {
         FixedSums::add(words + at, part);
         lost |= part - part != 0;
       } else {
-        E::template store<kPart>(tensors.own[kOf.place], first + at, part);
+        E::template store<kPart>(tensors.own[kOf.place], first + at, scaled(part));
       }
     }
     if (lost) fixed_sums().lose();
+  }
+
+  // With kNarrow, dS' is in units of the tensors as they are stored.
+  __device__ __forceinline__ float scaled(float part) const {
+    if constexpr (C::kNarrow) part *= expressions.slope_factor();
+    return part;
   }
 
   __device__ __forceinline__ FixedSums fixed_sums() const {
