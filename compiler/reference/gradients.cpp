@@ -124,6 +124,8 @@ class RowProducts {
     } else if (quantized() && to.rounds) {
       factor = problem_.rounded(problem_.attention.dtype, factor * problem_.quantizer("scale_s")) *
                problem_.quantizer("descale_s");
+    } else if (quantized() && !blocks_) {
+      factor = measured(factor, problem_.attention.dtype, "scale_s");
     }
     to.add(to.d_v.values.data() + key_row(to.d_v, column), d_o, factor * of_d_o_,
            problem_.size(Dim::Dv));
@@ -135,11 +137,22 @@ class RowProducts {
     const std::int64_t of_k = key_row(to.d_k, column), depth = problem_.size(Dim::Dqk);
     double factor = problem_.scale * d_score;
     if (blocks_ && to.rounds) return blocks_->add(column, factor);
-    if (quantized() && to.rounds) factor = rounded_slope(factor);
+    if (quantized() && to.rounds)
+      factor = rounded_slope(factor);
+    else if (quantized() && !blocks_)
+      factor = measured(factor, problem_.attention.dtype_of("do"), "scale_dp");
     to.add(to.d_q.values.data() + of_q, k_.values.data() + of_k,
            factor * problem_.quantizer("descale_k"), depth);
     to.add(to.d_k.values.data() + of_k, q_.values.data() + of_q,
            factor * problem_.quantizer("descale_q"), depth);
+  }
+
+  // What a weight, or the gradient of a product, is measured by: below the smallest normal number
+  // of its type, rounding makes errors as of that.
+  double measured(double factor, DType dtype, std::string_view scale) const {
+    const double least = dtype == DType::e4m3 ? 0x1p-6 : 0x1p-14;
+    if (problem_.unrounded || factor == 0) return factor;
+    return std::max(std::abs(factor), least / problem_.quantizer(scale));
   }
 
   // The gradient of a product of q and k as kernels round it.

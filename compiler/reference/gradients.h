@@ -18,11 +18,13 @@ struct Gradients {
   // With Options::sizes, of the same dims: the root of the sum of squares of the terms of each
   // element. Rounding errors are relative to this, even where the terms cancel. A term is measured
   // before delta (differentiate.h) is subtracted from dP: in place of dP - delta, the root of dP^2
-  // + delta^2 + dlse^2 + the squares of the products dO O that delta is the sum of. Not rounded.
-  // With an epilogue, kernels round the gradient of o before it: dP counts with the root of the sum
-  // of squares of its products. A term of a tensor that the epilogue reads depends on o: its size
-  // counts once more where o is larger by the root of the sum of squares of what it is the sum of.
-  // (Without softmax there is no delta.)
+  // + delta^2 + dlse^2 + the squares of the products dO O that delta is the sum of. Not rounded;
+  // but with scales of tensors, a weight or a ds counts as the smallest normal number of the type
+  // that it is rounded to, if it is below that: its error may be as large. With an epilogue,
+  // kernels round the gradient of o before it: dP counts with the root of the sum of squares of its
+  // products. A term of a tensor that the epilogue reads depends on o: its size counts once more
+  // where o is larger by the root of the sum of squares of what it is the sum of. (Without softmax
+  // there is no delta.)
   GradientSums sizes;
 };
 

@@ -101,7 +101,7 @@ bool are_valid(const KernelFacts& facts, const KernelStep& step) {
 std::string check_launches(const KernelStep& step) {
   if (step.source.empty()) return "has no source";
   if (step.outputs.empty()) return "writes nothing";
-  if (step.outputs.size() + step.zeroed.size() > kMostOutputs) return "writes too many tensors";
+  if (step.outputs.size() + step.zeroed.size() > kMostWritten) return "writes too many tensors";
   if (step.launches.empty() || step.launches.size() > kMostLaunches) {
     return "has no launches or too many";
   }

@@ -129,8 +129,8 @@ struct DeriveStep {
   bool operator==(const DeriveStep&) const = default;
 };
 inline constexpr const char* kDeriveKernel = "attn_derive";
-inline constexpr std::size_t kMostOutputs =
-    16;  // of one derive step; also outputs and zeroed of a kernel step
+inline constexpr std::size_t kMostOutputs = 16;  // of one derive step
+inline constexpr std::size_t kMostWritten = 24;  // outputs and zeroed of one kernel step
 
 // A CUtensorMap of a tensor, for copies by the tensor memory accelerator; passed by value, made
 // when addresses are bound. Elements past `dims` read as zero. Memory of a tensor that a control

@@ -41,6 +41,8 @@ part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --strategy parts -
 part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --strategy composite --grad
 part fp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8
 part fp8_training.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8_training --grad
+part fp8_native.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8 --engine native --shapes all
+part fp8_training_native.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8_training --grad --engine native --shapes all
 part mxfp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/mxfp8
 part mxfp8_training.txt stdbuf -oL "$attnc" verify tests/gpu/mxfp8/causal.attn tests/gpu/mxfp8/padding.attn --grad
 part native.txt stdbuf -oL "$attnc" verify --all tests/gpu/native --shapes own --engine native

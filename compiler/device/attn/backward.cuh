@@ -53,6 +53,7 @@
 //   backward_tensors, backward_defaults, places     what a kernel is given
 //   backward_stages                                 shared memory and its barriers
 //   backward_prepare                                delta, before all else
+//   backward_widening                               the same, and rows of bf16, of 8-bit attentions
 //   backward_copier, backward_producer              the thread that copies: what it knows, and does
 //     backward_order, backward_items                the order of steps; blocks of keys or parts
 //     backward_row_lists, bands                     their rows
@@ -65,6 +66,7 @@
 //     backward_weights, backward_slopes, scored     weights; derivatives of scores
 //     backward_learned, learned_elements            learned tensors
 //     query_sums, backward_store                    dQ; dK and dV
+//     gradient_columns, magnitudes                  how gradients are rounded; their largest ones
 //     backward_steps                                a block of rows
 //   backward_convert, learned_gradients             kernels after it
 //

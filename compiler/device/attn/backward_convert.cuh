@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/division.cuh"
+#include "attn/gradient_columns.cuh"
 #include "attn/places.cuh"
 #include "attn/tile_runs.cuh"
 
@@ -25,7 +26,7 @@ ATTN_INLINE float4 sums_of_lane(const float* sums, long long row, int lane) {
 // Makes dq of its sums: the share of this block of threads.
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
-                         unsigned short* dq, int block) {
+                         GradientBits<C>* dq, unsigned* amax, int block) {
   using P = typename C::Queries;
   float* const tile = reinterpret_cast<float*>(shared_memory());
   constexpr int kStride = C::kDepth + 1;  // of its rows
@@ -34,7 +35,9 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
   const int b = head_of_all / C::kHeads, h = head_of_all % C::kHeads;
   const int rows = P::kPacked ? expressions.queries(b) : C::kRows;
   if (first >= rows) return;
-  const float scale = expressions.scale();
+  const GradientFactors<C, E> factors{expressions};
+  const float factor = factors.of_queries();
+  StoredGradient<C> stored = factors.stored_queries();
   for (int i = threadIdx.x; i < kConvertedRows / 8 * C::kDepth * 2; i += blockDim.x) {
     const int lane = i % 32, eight = i / 32 % (kConvertedRows / 8);
     const int columns = i / 32 / (kConvertedRows / 8);
@@ -52,10 +55,11 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float* from = tile + row * kStride + column + 2 * j;
-      pairs[j] = pair(typename C::Float{}, from[0] * scale, from[1] * scale);
+      pairs[j] = stored.rounded(from[0] * factor, from[1] * factor, true);
     }
     P::store(dq + P::place(row_starts, b, h, first + row) + column * P::kColumn, pairs);
   }
+  stored.store_largest(amax);
 }
 
 // Columns of dK or dV: 8 of a key.
@@ -63,10 +67,11 @@ struct KeyColumns {
   int b, h, key, first;
 
   template <class C, class P, class E>
-  __device__ void store(const int* column_starts, const E& expressions, unsigned short* to,
-                        const unsigned (&pairs)[4]) const {
-    const int keys = P::kPacked ? expressions.keys(b) : C::kColumns;
-    if (to == nullptr || key >= keys || first >= P::kColumns) return;
+  __device__ bool exist(const E& expressions) const {
+    return key < (P::kPacked ? expressions.keys(b) : C::kColumns) && first < P::kColumns;
+  }
+  template <class P, typename Bits>
+  __device__ void store(const int* column_starts, Bits* to, const unsigned (&pairs)[4]) const {
     P::store(to + P::place(column_starts, b, h, key) + first * P::kColumn, pairs);
   }
 };
@@ -93,12 +98,19 @@ ATTN_INLINE float4 sum_of_parts(const float* first, int part, int parts) {
 // them for each part: each adds an equal share of the part's keys. Eight threads add 8 columns of a
 // key, four parts of either half at a time.
 constexpr int kMergersOfPart = 8;
+// Gradients that it makes; those that are not wanted are null.
+template <class C>
+struct MergedGradients {
+  GradientBits<C>*dk, *dv;
+  unsigned *amax_dk, *amax_dv;  // with kNarrow
+};
 template <class C, class E, class L>
 ATTN_INLINE void merge_parts(const float* sums, const int* column_starts, const E& expressions,
-                             const L& lists, unsigned short* dk, unsigned short* dv, int block,
-                             int blocks) {
+                             const L& lists, const MergedGradients<C>& to, int block, int blocks) {
   constexpr int kThreads = 4, kRow = C::kDepth + C::kWidth, kPart = C::kKeys * kRow;
   const int at_once = blockDim.x / (2 * kThreads), half = threadIdx.x & 1;
+  const GradientFactors<C, E> factors{expressions};
+  StoredGradient<C> keys = factors.stored_keys(), values = factors.stored_values();
 #pragma unroll 1
   for (int n = block; n < kMergersOfPart * lists.parts(); n += blocks) {
     const Part of = lists.part(n / kMergersOfPart);
@@ -111,21 +123,24 @@ ATTN_INLINE void merge_parts(const float* sums, const int* column_starts, const 
          i += mergers * at_once) {
       const float4 sum =
           sum_of_parts<kPart, kThreads>(first + i * 8, threadIdx.x / 2 % kThreads, of.parts);
-      unsigned pairs[4] = {pair(typename C::Float{}, sum.x, sum.y),
-                           pair(typename C::Float{}, sum.z, sum.w)};
-      pairs[2] = __shfl_xor_sync(~0u, pairs[0], 1), pairs[3] = __shfl_xor_sync(~0u, pairs[1], 1);
-      if (threadIdx.x % (2 * kThreads) != 0) continue;
       const int column = i % (kRow / 8) * 8, key = i / (kRow / 8);
       const bool of_keys = column < C::kDepth;
       const KeyColumns at{of.unit / C::kKeyHeads, of.unit % C::kKeyHeads,
                           lists.tile(of.tile).tile * C::kKeys + key,
                           of_keys ? column : column - C::kDepth};
-      if (of_keys)
-        at.store<C, typename C::Keys>(column_starts, expressions, dk, pairs);
-      else
-        at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
+      const bool exist = of_keys ? at.exist<C, typename C::Keys>(expressions)
+                                 : at.exist<C, typename C::Values>(expressions);
+      StoredGradient<C>& gradient = of_keys ? keys : values;
+      unsigned pairs[4] = {gradient.rounded(sum.x, sum.y, exist),
+                           gradient.rounded(sum.z, sum.w, exist)};
+      pairs[2] = __shfl_xor_sync(~0u, pairs[0], 1), pairs[3] = __shfl_xor_sync(~0u, pairs[1], 1);
+      if (threadIdx.x % (2 * kThreads) != 0 || !exist) continue;
+      if (of_keys && to.dk != nullptr) at.store<typename C::Keys>(column_starts, to.dk, pairs);
+      if (!of_keys && to.dv != nullptr) at.store<typename C::Values>(column_starts, to.dv, pairs);
     }
   }
+  if (to.dk != nullptr) keys.store_largest(to.amax_dk);
+  if (to.dv != nullptr) values.store_largest(to.amax_dv);
 }
 
 }  // namespace kernels

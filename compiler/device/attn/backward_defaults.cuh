@@ -24,6 +24,9 @@ struct BackwardDefaults {
   static constexpr int kSummed = 0;
   // Elements from a head or a row of a table to the next, then.
   static constexpr int kTableHead = 0, kTableRow = 0;
+  // Tensors are those of an 8-bit attention, whose rows were widened (backward_widening.cuh).
+  static constexpr bool kNarrow = false;
+  using Gradient = void;  // then, the type of dq, dk and dv
 };
 
 }  // namespace kernels

@@ -54,6 +54,7 @@ struct Gradients : LayersOfGroup<C, E>::Steps {
       this->template step<kRole, true, false>();
       finish_item<kRole>();
     }
+    if constexpr (C::kNarrow && kRole != Role::values) this->store_largest_slope();
     if (tensors.query_sums == nullptr || kRole == Role::keys) return;
     wait_for_sums_to_be_empty(steps);
     if (lane() != 0) return;
@@ -88,11 +89,9 @@ struct Gradients : LayersOfGroup<C, E>::Steps {
     release(stages.keys_full());
     if constexpr (kRole != Role::keys) {
       this->template add_queries<kParts - 1>(last);
-      this->template store<typename C::Values>(tensors.dv, C::kDepth, unit, dv, E::kKeptScale);
+      this->store_values(unit);
     }
-    if constexpr (kRole != Role::values) {
-      this->template store<typename C::Keys>(tensors.dk, 0, unit, dk, expressions.scale());
-    }
+    if constexpr (kRole != Role::values) this->store_keys(unit);
     steps ^= 1u << 31;
   }
 };

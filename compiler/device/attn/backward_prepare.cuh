@@ -68,8 +68,8 @@ ATTN_INLINE float share_of_square(const unsigned short* row) {
   return square;
 }
 
-// Largest of rows of dO, then of v, 16 threads a row.
-template <class C, class E>
+// Largest of rows of dO, then of v, 16 threads a row, where G and V say.
+template <class C, class G, class V, class E>
 ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v,
                               const int* row_starts, const int* column_starts, const E& expressions,
                               unsigned long long* words) {
@@ -82,12 +82,10 @@ ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v
   const int row = (int)(i % rows), h = (int)(i / rows % heads), b = (int)(i / rows / heads);
   float square = 0;
   if (is_value && b < C::kBatches && row < expressions.keys(b)) {
-    const long long at = C::Values::place(column_starts, b, h, row);
-    square = share_of_square<typename C::Values, Float>(v + at);
+    square = share_of_square<V, Float>(v + V::place(column_starts, b, h, row));
   }
   if (!is_value && row < expressions.queries(b)) {
-    const long long at = C::Outputs::place(row_starts, b, h, row);
-    square = share_of_square<typename C::Outputs, Float>(d_o + at);
+    square = share_of_square<G, Float>(d_o + G::place(row_starts, b, h, row));
   }
   include_square(words + is_value, square);
 }

@@ -1,6 +1,7 @@
 // Derivatives of scores in the backward: dS^T.
 #pragma once
 
+#include "attn/magnitudes.cuh"
 #include "attn/reals.cuh"
 #include "attn/transposed.cuh"
 #include "attn/wgmma.cuh"
@@ -17,6 +18,8 @@ struct BackwardSlopes : Base {
   using Base::stages, Base::s, Base::dp, Base::p, Base::ds, Base::held, Base::d_sum,
       Base::kKeepsTerms, Base::expressions, Base::kDrops, Base::kScores, Base::lane, Base::is_kept,
       Base::take_kept;
+
+  unsigned largest = 0;  // with kNarrow, magnitudes of dS^T so far, as a pair
 
   // dS^T of a step, for this warp group and for those that make dQ.
   __device__ __forceinline__ void make_slopes(int n) {
@@ -69,8 +72,18 @@ struct BackwardSlopes : Base {
       }
       ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
       ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
+      if constexpr (C::kNarrow) include(ds[2 * j]), include(ds[2 * j + 1]);
       if (j % 2 == 1) this->store_slopes(to, j);
     }
+  }
+
+  __device__ __forceinline__ void include(unsigned slopes) {
+    largest = larger_magnitudes(Float{}, largest, slopes);
+  }
+  // Stores the largest magnitude in the gradient of the products, at last; all lanes of a warp do.
+  __device__ __forceinline__ void store_largest_slope() const {
+    const float most = __uint_as_float(max(largest << 16 & 0x7fff0000, largest & 0x7fff0000));
+    store_largest(this->tensors.amax_dp, bits_of_magnitude(most * expressions.slope_of_products()));
   }
 };
 

@@ -23,7 +23,9 @@ struct BackwardTensors {
   // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see QuerySums
   float* query_sums = nullptr;
   int* turns = nullptr;  // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
-  unsigned short *dk = nullptr, *dv = nullptr;
+  void *dk = nullptr, *dv = nullptr;  // GradientBits
+  // Bits of largest magnitudes, with kNarrow, 0 at first.
+  unsigned *amax_dp = nullptr, *amax_dk = nullptr, *amax_dv = nullptr;
   // Instead of exponents, deltas and sums, of kernels of few keys (mma_short_backward.cuh): what
   // the forward knows of rows, null without a maximum; the gradient by it, null without one; dQ.
   const float *lse = nullptr, *d_lse = nullptr;

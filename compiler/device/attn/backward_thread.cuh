@@ -31,6 +31,8 @@ struct BackwardThread {
   // What makes powers of 2 of products, or of modified scores; where weights are no
   // exponentials, scores.
   const float exponent;
+  // With kNarrow, what products of modified scores are multiplied with first.
+  const float of_products;
   unsigned steps = 0;  // as those of the producer
   int key = 0;         // the first of this thread's two; the other is 8 further
   float dk[kKeyOutputs], dv[kValueOutputs], s[kScores], dp[kScores];
@@ -49,7 +51,8 @@ struct BackwardThread {
         tensors(tensors_),
         expressions(expressions_),
         group(group_),
-        exponent(expressions_.weight() * (kLinear ? 1.0f : kLog2E)) {}
+        exponent(expressions_.weight() * (kLinear ? 1.0f : kLog2E)),
+        of_products(C::kNarrow && E::kScore ? expressions_.scale() : 1.0f) {}
 
   // Read again each time, where products of warp groups take all registers.
   __device__ __forceinline__ static unsigned thread() {

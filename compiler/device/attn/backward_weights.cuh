@@ -181,8 +181,9 @@ struct BackwardWeights : Base {
       s[i] = slope_at(x, weight);
       return weight;
     } else {
-      auto scored =
-          expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
+      const float product = C::kNarrow ? s[i] * this->of_products : s[i];
+      auto scored = expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i),
+                                         entry, product);
       if constexpr (E::kTurnsOfScore > 0) scored.score += terms;
       const float exponent_of = fmaf(scored.score, exponent, added);
       const float x = shown ? exponent_of : nothing(), weight = weight_at(x);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/hopper.cuh"
+#include "attn/magnitudes.cuh"
 #include "attn/tile_rows.cuh"
 
 namespace kernels {
@@ -50,13 +51,6 @@ struct FinishedTiles : Base {
     }
     if constexpr (C::kAmaxOfWeights) store_largest(tensors.amax_s, largest.weight);
     if constexpr (C::kAmaxOfOutputs) store_largest(tensors.amax_o, largest.output);
-  }
-
-  // The largest of a warp's, if there is no larger one yet.
-  __device__ __forceinline__ void store_largest(unsigned* to, unsigned bits) const {
-#pragma unroll
-    for (int away = 1; away < 32; away *= 2) bits = max(bits, __shfl_xor_sync(~0u, bits, away));
-    if (lane == 0 && bits > __ldcg(to)) atomicMax(to, bits);
   }
 
   // Stores rows that are complete.

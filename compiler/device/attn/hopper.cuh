@@ -343,6 +343,13 @@ ATTN_INLINE unsigned pair(F16, float low, float high) {
   return bits;
 }
 
+// The larger magnitudes of two pairs; their signs say nothing.
+ATTN_INLINE unsigned larger_magnitudes(BF16, unsigned x, unsigned y) {
+  unsigned larger;
+  asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(x), "r"(y));
+  return larger;
+}
+
 // A pair of 8-bit floats, in the lower half. They saturate; NaN stays NaN.
 ATTN_INLINE unsigned pair(E4M3, float low, float high) {
   unsigned short bits;

@@ -74,10 +74,16 @@ struct LearnedElements : Base {
       } else if constexpr (kShared) {
         add_to_element<kPart>(at, sum);
       } else {
-        E::template store<kPart>(tensors.own[kOf.place], at, sum);
+        E::template store<kPart>(tensors.own[kOf.place], at, scaled(sum));
       }
     }
     if (lost) fixed_sums().lose();
+  }
+
+  // With kNarrow, dS' is in units of the tensors as they are stored.
+  __device__ __forceinline__ float scaled(float part) const {
+    if constexpr (C::kNarrow) part *= expressions.slope_factor();
+    return part;
   }
 
   __device__ __forceinline__ FixedSums fixed_sums() const {

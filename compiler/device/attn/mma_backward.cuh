@@ -106,8 +106,8 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
 
   __device__ __forceinline__ void finish_item() {
     const int unit = shared_word(stages.item_words());
-    this->template store<typename C::Values>(tensors.dv, C::kDepth, unit, dv, E::kKeptScale);
-    this->template store<typename C::Keys>(tensors.dk, 0, unit, dk, expressions.scale());
+    this->store_values(unit);
+    this->store_keys(unit);
     if (threadIdx.x == 0) walker.steps = steps;
   }
 

@@ -126,8 +126,8 @@ struct ShortGradients : LayersOfShort<C, E>::Stored {
     for (int i = 0; i < kValueOutputs; ++i) dv[i] = 0;
   }
   __device__ __forceinline__ void store_keys() const {
-    this->template store<typename C::Values>(tensors.dv, C::kDepth, now.unit, dv, E::kKeptScale);
-    this->template store<typename C::Keys>(tensors.dk, 0, now.unit, dk, expressions.scale());
+    this->store_values(now.unit);
+    this->store_keys(now.unit);
   }
 
   // What the next step needs.

@@ -31,9 +31,11 @@ struct QueriesOfWarps : Base {
       if (columns >= P::kColumns || now.row + strip * 16 >= rows) continue;
       float dq[16] = {};
       multiply(strip, columns / 16, dq);
-      store_two_rows<P, Float>(tensors.dq, tensors.row_starts, b, h,
-                               now.row + strip * 16 + (int)lane() / 4, rows, columns, dq,
-                               expressions.scale(), [] { return Base::lane(); });
+      const float factor = expressions.scale();
+      store_two_rows<P>(
+          tensors.dq, tensors.row_starts, b, h, now.row + strip * 16 + (int)lane() / 4, rows,
+          columns, dq, [] { return Base::lane(); },
+          [factor](float x, float y, bool) { return pair(Float{}, x * factor, y * factor); });
     }
   }
 

@@ -6,8 +6,8 @@
 namespace kernels {
 
 // Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are
-// contiguous, at multiples of 16 bytes. kPacked: a batch begins at row starts[b] of all (thd), and
-// has no rows past its length.
+// contiguous, at multiples of 8 elements. kPacked: a batch begins at row starts[b] of all (thd),
+// and has no rows past its length.
 template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
           bool kAligned, bool kPacked_>
 struct Places {
@@ -36,6 +36,23 @@ struct Places {
     } else {
 #pragma unroll
       for (int i = 0; i < 8; ++i) to[i * kColumn] = pairs[i / 2] >> (i & 1) * 16;
+    }
+  }
+  // The same of 8 bits, whose pairs are lower halves. What is loaded is never written.
+  static __device__ __forceinline__ uint2 load(const unsigned char* from) {
+    if constexpr (kAligned) return __ldg(reinterpret_cast<const uint2*>(from));
+    unsigned words[2] = {};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) words[i / 4] |= (unsigned)from[i * kColumn] << i % 4 * 8;
+    return make_uint2(words[0], words[1]);
+  }
+  static __device__ __forceinline__ void store(unsigned char* to, const unsigned (&pairs)[4]) {
+    if constexpr (kAligned) {
+      *reinterpret_cast<uint2*>(to) = make_uint2(__byte_perm(pairs[0], pairs[1], 0x5410),
+                                                 __byte_perm(pairs[2], pairs[3], 0x5410));
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) to[i * kColumn] = pairs[i / 2] >> (i & 1) * 8;
     }
   }
 };

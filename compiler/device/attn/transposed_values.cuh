@@ -11,8 +11,9 @@
 //
 // A generated kernel gives a class V of constants: kBatches, kHeads (of keys), kKeys, kStored and
 // kPitch (keys of a row of the result, a multiple of 16), kBatchStride, kHeadStride, kRowStride (of
-// v, in elements), kPage (keys of a page; 0: v is in no pages) and kPages (of a batch), kPacked
-// (batches begin at row `starts[b]`). kBound: strides and pages of a batch are `strides`.
+// v, in elements), kColumnStride, kVector (16, or 8, or 1: bytes that rows may be read by), kPage
+// (keys of a page; 0: v is in no pages) and kPages (of a batch), kPacked (batches begin at row
+// `starts[b]`). kBound: strides and pages of a batch are `strides`.
 #pragma once
 
 #include "attn/forward_tensors.cuh"
@@ -48,7 +49,7 @@ struct TransposedValues {
       const int key = i / 8, vector = i % 8, column = first_column + vector * 16;
       uint4 bytes = make_uint4(0, 0, 0, 0);
       if (first_key + key < keys && column < V::kStored) {
-        bytes = *reinterpret_cast<const uint4*>(v + row(b, head, first_key + key) + column);
+        bytes = load(v + row(b, head, first_key + key) + column * V::kColumnStride, column);
       }
       *reinterpret_cast<uint4*>(words + place(key, vector * 4)) = bytes;
     }
@@ -84,6 +85,21 @@ struct TransposedValues {
     }
     const long long first = V::kPacked ? starts[b] * V::kRowStride : b * V::kBatchStride;
     return first + head * V::kHeadStride + key * V::kRowStride;
+  }
+
+  // 16 columns from this one on, as far as there are: rows are at multiples of kVector bytes.
+  static __device__ uint4 load(const unsigned char* from, int column) {
+    if constexpr (V::kVector == 16) return *reinterpret_cast<const uint4*>(from);
+    unsigned all[4] = {};
+    for (int i = 0; i < 16 && column + i < V::kStored; i += V::kVector) {
+      if constexpr (V::kVector == 8) {
+        const uint2 two = *reinterpret_cast<const uint2*>(from + i);
+        all[i / 4] = two.x, all[i / 4 + 1] = two.y;
+      } else {
+        all[i / 4] |= (unsigned)from[i * V::kColumnStride] << i % 4 * 8;
+      }
+    }
+    return make_uint4(all[0], all[1], all[2], all[3]);
   }
 
   // The place of a word of a row of the tile.

@@ -77,6 +77,19 @@ static __device__ double attn_f16(unsigned short bits) {
   return __uint_as_float(sign | scaled << 23 | fraction << 13);
 }
 
+// 8-bit floats, likewise.
+static __device__ double attn_e4m3(unsigned char bits) {
+  const unsigned exponent = bits >> 3 & 15, fraction = bits & 7;
+  const double sign = bits & 0x80 ? -1.0 : 1.0;
+  if (exponent == 0) return sign * (fraction / 512.0);
+  if ((bits & 0x7f) == 0x7f) return __uint_as_float(0x7fffffffu);
+  return sign * __uint_as_float((exponent + 120) << 23 | fraction << 20);
+}
+
+static __device__ double attn_e5m2(unsigned char bits) {
+  return attn_f16((unsigned short)(bits << 8));  // the upper byte of a half
+}
+
 namespace kernels {
 
 static __device__ float nothing() { return __uint_as_float(0xff800000u); }  // -inf
@@ -114,10 +127,12 @@ struct BF16 {
 // number.
 struct E4M3 {
   using Bits = unsigned char;
+  static __device__ double value(unsigned char bits) { return attn_e4m3(bits); }
   static constexpr float kLog2OfMost = 8.807354f;
 };
 struct E5M2 {
   using Bits = unsigned char;
+  static __device__ double value(unsigned char bits) { return attn_e5m2(bits); }
   static constexpr float kLog2OfMost = 15.807354f;
 };
 // Integers from -128 to 127.

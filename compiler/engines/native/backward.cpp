@@ -9,6 +9,7 @@
 #include "compiler/codegen/scores.h"
 #include "compiler/engines/native/backward_kernel.h"
 #include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/native/row_tiles.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/shared/checks.h"
@@ -188,7 +189,7 @@ class NativeBackward {
            static_cast<double>(kernel_.heads() * kernel_.dims[Dim::Sq]) *
                static_cast<double>(
                    sums + (kernel_.attention.is_pointwise() ? 0 : 4 * kernel_.dims[Dim::Dv])) +
-           bytes_of_learned();
+           (kernel_.rows ? bytes_of_widening(kernel_.attention) : 0) + bytes_of_learned();
   }
 
   // Words are zeroed and read, gradients that the products write are zeroed.
@@ -218,9 +219,10 @@ class NativeBackward {
   Status check_outputs(const plan::Program& program) const {
     for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
       const std::size_t written = step->outputs.size() + step->zeroed.size();
-      if (written <= plan::kMostOutputs) continue;
+      const std::size_t limit = kernel_.most_outputs();
+      if (written <= limit) continue;
       const auto learned = kernel_.by_scores();
-      const std::size_t most = learned.size() - (written - plan::kMostOutputs);
+      const std::size_t most = learned.size() - (written - limit);
       return unsupported(
           kernel_.whole.find_tensor(learned[most]->tensor)->pos,
           fmt::format("attnc's backward kernels compute the gradients of up to {} learned tensors "
@@ -302,6 +304,7 @@ Status check_backward(const ir::Attention& attention) {
     ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns, "backward"));
   }
 
+  if (attention.quantize) return check_narrow_backward(attention);
   for (const char* name : {"q", "k", "v", "do"}) {
     ATTN_RETURN_IF_ERROR(check_layout(attention, name));
   }
@@ -356,7 +359,9 @@ Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks
   NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);
   const Result<double> work = of_whole.work();
   const bool learns = !gradient::differentiate(attention).tensors.empty();
-  const auto part = learns ? std::nullopt : classes_of(whole.attention, context);
+  // Rows that were widened are those of all classes.
+  const bool has_classes = !learns && !attention.quantize;
+  const auto part = has_classes ? classes_of(whole.attention, context) : std::nullopt;
   const auto classes = readable_classes(whole.attention, part, {"q", "k", "v", "do"});
   if (classes) {
     const masks::Axes axes = masks::analyzed(classes->attention, context)->axes();

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "compiler/engines/native/maps.h"
+#include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/products_backward.h"
@@ -35,6 +37,7 @@ BackwardKernel::BackwardKernel(const ir::Attention& of_whole, const Form& form,
       derivatives(gradient::differentiate(form.attention)),
       attention(derivatives.attention),
       dims(attention.dims),
+      rows(attention.quantize ? std::optional(with_wide_rows(attention)) : std::nullopt),
       statistics(form.statistics),
       tile(of_tile),
       gradients(gradient_names(of_whole)) {}
@@ -59,6 +62,11 @@ std::int64_t BackwardKernel::counters() const {
 std::int64_t BackwardKernel::first_word_of_division() const {
   const std::int64_t first = 1 + (made_lists ? made_lists->sizes().lists : 0);
   return made_lists && divides() ? ceil_div(first, kWordsOfPart) * kWordsOfPart : first;
+}
+
+std::size_t BackwardKernel::most_outputs() const {
+  constexpr std::size_t kOf8Bits = std::size(kAmaxOfGradients) + 1;  // and kRowsTensor
+  return plan::kMostOutputs + (rows ? kOf8Bits : 0);
 }
 
 bool BackwardKernel::wants(const char* gradient) const {
@@ -185,7 +193,7 @@ std::int64_t BackwardKernel::section() const {
   const bool uneven = !depends_on_inputs() && longest_whole() > kVeryUneven * mean();
   if (uneven) return dims[Dim::B] * dims[Dim::Hkv];
   const std::int64_t bytes = heads_of_key() * dims[Dim::Sq] * (dims[Dim::Dqk] + dims[Dim::Dv]) *
-                             static_cast<std::int64_t>(size_of(attention.dtype));
+                             static_cast<std::int64_t>(size_of(product_type()));
   std::int64_t units =
       std::clamp<std::int64_t>(kBytesOfGroup / std::max<std::int64_t>(1, bytes), 1, kHeadsOfGroup);
   const double least = longest_whole() * static_cast<double>(blocks_of_threads);
@@ -244,7 +252,11 @@ std::string BackwardKernel::kernel_of(const gradient::TensorGradient& tensor) {
 
 plan::TensorMapArgument BackwardKernel::map_of(const std::string& name) const {
   const bool of_keys = name == "k" || name == "v";
-  return map_of_keys(attention, name, {}, of_keys ? tile.keys : tile.rows);
+  const std::int64_t of_box = of_keys ? tile.keys : tile.rows;
+  if (!rows) return map_of_keys(attention, name, {}, of_box);
+  plan::TensorMapArgument map = map_of_keys(*rows, name, {}, of_box);
+  map.tensor = wide_rows(attention, name);
+  return map;
 }
 
 bool BackwardKernel::is_packed(const std::string& name) const {

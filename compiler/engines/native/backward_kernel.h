@@ -43,6 +43,7 @@ struct BackwardKernel {
   const gradient::Derivatives derivatives;
   const ir::Attention& attention;  // that the kernels compute
   const ir::Dims& dims;
+  const std::optional<ir::Attention> rows;  // the copies of 8-bit tensors that products read
   const StatisticsPlaces statistics;
   const RowTile tile;
   const std::vector<std::string> gradients;  // that are wanted
@@ -61,6 +62,10 @@ struct BackwardKernel {
   // Of the products.
   const char* name() const { return tile.is_short ? kShortKernel : kBackwardKernel; }
   bool wants(const char* gradient) const;
+  // The type of products.
+  DType product_type() const { return rows ? rows->dtype : whole.dtype; }
+  // How many tensors the step may write. Those of all 8-bit attentions do not count.
+  std::size_t most_outputs() const;
   // Gradients that the kernels make.
   std::vector<std::string> own_gradients() const;
   // Whether sums of dq are added in a fixed order.
@@ -139,6 +144,9 @@ struct BackwardKernel {
 // The program of the kernels: a step, its launches, what they write, and the steps of learned
 // sinks, which read nothing per score.
 plan::Program program_of(const BackwardKernel& kernel, const LearnedGradients& learned);
+
+// The text of the class Constants of its kernels.
+std::string constants_of(const BackwardKernel& kernel);
 
 // The text of all kernels of the step (attn/backward.cuh): CUDA C++.
 std::string source_of(const BackwardKernel& kernel);

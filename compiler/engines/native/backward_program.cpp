@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -6,6 +8,7 @@
 #include "compiler/engines/native/backward_kernel.h"
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
+#include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/operands.h"
@@ -32,6 +35,7 @@ class BackwardLaunches {
     const bool converts = kernel_.wants("dq");
     if (converts) {
       arguments = {plan::TensorOperand{BackwardKernel::kSums}, plan::TensorOperand{"dq"}};
+      add_amax(arguments, "amax_dq");
       add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
       blocks += kernel_.heads() * ceil_div(kernel_.dims[Dim::Sq], kConvertedRows);
     }
@@ -48,15 +52,44 @@ class BackwardLaunches {
     arguments.emplace_back(plan::TensorOperand{BackwardKernel::kKeySums});
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
     for (const char* gradient : {"dk", "dv"}) {
-      if (kernel_.wants(gradient)) arguments.emplace_back(plan::TensorOperand{gradient});
+      if (!kernel_.wants(gradient)) continue;
+      arguments.emplace_back(plan::TensorOperand{gradient});
+      add_amax(arguments, fmt::format("amax_{}", gradient));
     }
     if (!kernel_.made_lists) return;
     arguments.emplace_back(plan::TensorOperand{kSortedTiles});
     arguments.emplace_back(plan::TensorOperand{BackwardKernel::kCounter});
   }
 
+  // The output of an 8-bit attention.
+  void add_amax(std::vector<plan::KernelArgument>& arguments, std::string name) const {
+    if (kernel_.rows) arguments.emplace_back(plan::TensorOperand{std::move(name)});
+  }
+
+  // Widens rows of 8 bits, and makes exponents and deltas.
+  plan::Launch widening() const {
+    using Tensor = plan::TensorOperand;
+    const ir::Dims& d = kernel_.dims;
+    std::vector<plan::KernelArgument> arguments = {Tensor{"q"},  Tensor{"k"}, Tensor{"v"},
+                                                   Tensor{"do"}, Tensor{"o"}, Tensor{"lse"}};
+    for (const char* name : kWidened) arguments.emplace_back(wide_rows(kernel_.attention, name));
+    arguments.insert(arguments.end(),
+                     {Tensor{BackwardKernel::kExponents}, Tensor{BackwardKernel::kDeltas}});
+    for (const char* name : kAmaxOfGradients) add_amax(arguments, name);
+    add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
+    add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
+    add_inputs(arguments);
+    const std::int64_t rows =
+        kernel_.heads() * kernel_.padded_rows() + d[Dim::B] * d[Dim::Hkv] * d[Dim::Skv];
+    return {.kernel = kPrepareKernel,
+            .grid = {ceil_div(rows * kThreadsOfRow, kThreads), 1, 1},
+            .block = {kThreads, 1, 1},
+            .arguments = std::move(arguments)};
+  }
+
   // Makes exponents and deltas.
   plan::Launch preparing() const {
+    if (kernel_.rows) return widening();
     using Tensor = plan::TensorOperand;
     const std::int64_t threads = kernel_.heads() * kernel_.padded_rows() * kThreadsOfRow;
     std::vector<plan::KernelArgument> arguments;
@@ -80,8 +113,10 @@ class BackwardLaunches {
     const std::int64_t rows = kernel_.heads() * kernel_.dims[Dim::Sq] + kernel_.dims[Dim::B] *
                                                                             kernel_.dims[Dim::Hkv] *
                                                                             kernel_.dims[Dim::Skv];
-    std::vector<plan::KernelArgument> arguments = {Tensor{"do"}, Tensor{"v"},
-                                                   Tensor{BackwardKernel::kWords}};
+    std::vector<plan::KernelArgument> arguments;
+    for (const char* name : {"do", "v"})
+      arguments.emplace_back(kernel_.rows ? wide_rows(kernel_.attention, name) : Tensor{name});
+    arguments.emplace_back(Tensor{BackwardKernel::kWords});
     add_starts(arguments, kernel_.has_row_starts(), kRowStarts);
     add_starts(arguments, kernel_.has_column_starts(), kColumnStarts);
     add_inputs(arguments);
@@ -98,10 +133,12 @@ class BackwardLaunches {
     const Tensor gradient{gradient::gradient_name(tensor.tensor)};
     const std::int64_t elements = kernel_.elements_of(tensor.tensor);
     if (kernel_.part_of(tensor).reach != Reach::heads) {
-      return {.kernel = kernel_.kernel_of(tensor),
-              .grid = {ceil_div(elements, kThreads), 1, 1},
-              .block = {kThreads, 1, 1},
-              .arguments = {Tensor{BackwardKernel::kWords}, gradient}};
+      plan::Launch sum{.kernel = kernel_.kernel_of(tensor),
+                       .grid = {ceil_div(elements, kThreads), 1, 1},
+                       .block = {kThreads, 1, 1},
+                       .arguments = {Tensor{BackwardKernel::kWords}, gradient}};
+      if (kernel_.rows) add_inputs(sum.arguments);
+      return sum;
     }
     std::vector<plan::KernelArgument> arguments = {Tensor{BackwardKernel::kParts}, gradient};
     add_inputs(arguments);
@@ -142,6 +179,7 @@ class BackwardLaunches {
     for (const char* gradient : {"dk", "dv"}) {
       if (kernel_.wants(gradient)) names.emplace_back(gradient);
     }
+    if (kernel_.rows) names.insert(names.end(), {"amax_dp", "amax_dk", "amax_dv"});
     if (kernel_.divides()) names.emplace_back(BackwardKernel::kKeySums);
     if (kernel_.count_of(Reach::heads) > 0) names.emplace_back(BackwardKernel::kParts);
     if (kernel_.words > 0) names.emplace_back(BackwardKernel::kWords);
@@ -248,6 +286,13 @@ class BackwardProgram : private BackwardLaunches {
     if (kernel_.tile.is_short) return add_learned(program, step);
     program.internals.push_back(
         plan::internal_tensor(BackwardKernel::kCounter, DType::i32, {kernel_.counters()}));
+    if (kernel_.rows) {
+      program.internals.push_back(plan::internal_tensor(
+          kRowsTensor, DType::bf16, {elements_of_wide_rows(kernel_.attention)}));
+      step.outputs.emplace_back(kRowsTensor);
+      step.outputs.insert(step.outputs.end(), std::begin(kAmaxOfGradients),
+                          std::end(kAmaxOfGradients));
+    }
     for (const char* name : {BackwardKernel::kExponents, BackwardKernel::kDeltas}) {
       add(name, kernel_.heads() * kernel_.padded_rows());
       step.outputs.emplace_back(name);

@@ -8,6 +8,7 @@
 #include "compiler/engines/native/backward_kernel.h"
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
+#include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/products_backward.h"
@@ -100,112 +101,9 @@ class BackwardLists {
         kernel_.first_word_of_division());
   }
 
-  // Those that differ from BackwardDefaults, in which numbers are 0.
-  std::string constants_text() const {
-    const std::string base = fmt::format(
-        "struct Constants : kernels::BackwardDefaults {{\n  using Float = {};\n"
-        "  using Entry = {};\n",
-        codegen::float_class(kernel_.whole.dtype), codegen::float_class(entry_type()));
-    return base + native::constants_text("int", sizes()) +
-           native::constants_text("int", sizes_of_warps()) +
-           native::constants_text("long long",
-                                  {{"kStatisticsClass", kernel_.statistics.of_class}}) +
-           native::constants_text("bool", flags()) + all_places_text() + "};\n";
-  }
-
-  Constants sizes() const {
-    const bool by_batch = kernel_.blocks.axes.batch, by_head = kernel_.blocks.axes.head;
-    return {{"kBlockRows", kernel_.tile.rows},
-            {"kKeys", kernel_.tile.keys},
-            {"kDepth", kernel_.depth()},
-            {"kWidth", kernel_.width()},
-            {"kBatches", kernel_.dims[Dim::B]},
-            {"kHeads", kernel_.dims[Dim::Hq]},
-            {"kKeyHeads", kernel_.dims[Dim::Hkv]},
-            {"kHeadsOfKey", kernel_.heads_of_key()},
-            {"kHeadsOfClass", kernel_.statistics.heads},
-            {"kRows", kernel_.dims[Dim::Sq]},
-            {"kColumns", kernel_.dims[Dim::Skv]},
-            {"kPaddedRows", kernel_.padded_rows()},
-            {"kRowBlocks", kernel_.row_blocks_of_head()},
-            {"kKeyBlocks", kernel_.blocks.tiles},
-            {"kItems", kernel_.items()},
-            {"kDivided", kernel_.parts()},
-            {"kSection", kernel_.section()},
-            {"kListsOfBatch", !by_batch ? 0
-                              : by_head ? kernel_.dims[Dim::Hkv]
-                                        : 1},
-            {"kListsOfHead", by_head ? 1 : 0}};
-  }
-
-  // Those of kernels of warps.
-  Constants sizes_of_warps() const {
-    const RowTile& tile = kernel_.tile;
-    if (!tile.of_warps) return {};
-    Constants sizes = {{"kStages", tile.stages},
-                       {"kRowGroups", tile.row_groups},
-                       {"kDepthPanel", tile.depth_panel()},
-                       {"kWidthPanel", tile.width_panel()}};
-    if (const auto summed = kernel_.summed_part())
-      sizes.emplace_back("kSummed", static_cast<std::int64_t>(*summed) + 1);
-    if (tile.is_short && kernel_.expressions.table) {
-      sizes.emplace_back("kTableHead", kernel_.expressions.table->head_stride);
-      sizes.emplace_back("kTableRow", kernel_.expressions.table->row_stride);
-    }
-    return sizes;
-  }
-
-  // Of those that a tile may hold, as many as there are.
-  std::int64_t held_steps(std::int64_t most, Dim columns) const {
-    return std::min(most, ceil_div(kernel_.dims[columns], 16));
-  }
-
-  Constants flags() const {
-    const Table table = kernel_.expressions.table.value_or(Table());
-    return {{"kLengths", kernel_.lengths()},
-            {"kOrdered", kernel_.ordered()},
-            {"kBand", kernel_.band.has_value()},
-            {"kRandom", kernel_.attention.is_random()},
-            {"kHeadsOutside", kernel_.heads_outside()},
-            {"kRowsFit", kernel_.rows_fit()},
-            {"kDiagonals", kernel_.diagonals()},
-            {"kShares", kernel_.shares()},
-            {"kBatchesFirst", kernel_.batches_first()},
-            {"kPadded", kernel_.expressions.padded},
-            {"kOfWarps", kernel_.tile.of_warps},
-            {"kShort", kernel_.tile.is_short},
-            {"kScatters", kernel_.tile.scatters},
-            {"kTable", kernel_.expressions.table.has_value()},
-            {"kTableOfBatch", table.batches > 1},
-            {"kTableOfHead", table.heads > 1}};
-  }
-
-  // The type of the table's elements; without a table the kernel's, as its text names one anyway.
-  DType entry_type() const {
-    const std::optional<Table>& table = kernel_.expressions.table;
-    return table ? kernel_.attention.find_tensor(table->tensor)->dtype : kernel_.attention.dtype;
-  }
-
-  std::string all_places_text() const {
-    std::string text;
-    const std::pair<const char*, const char*> tensors[] = {
-        {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
-    for (const auto& [type, name] : tensors) {
-      const Dims4 dims = logical_dims(kernel_.attention, name),
-                  strides = stored_strides(kernel_.attention, name);
-      text += places_text(type, dims, strides, moves_in_vectors(dims, strides),
-                          kernel_.is_packed(name));
-    }
-    const Dims4 of_rows = {kernel_.statistics.batch, kernel_.statistics.head,
-                           kernel_.statistics.row, 0};
-    return text + places_text("Statistics", {}, of_rows, false, kernel_.is_packed("o"));
-  }
-
-  // Gradients have the layouts of their tensors.
-  static std::string places_text(const char* type, const Dims4& dims, const Dims4& strides,
-                                 bool aligned, bool packed) {
-    return fmt::format("  using {} = kernels::Places<{}, {}, {}, {}, {}, {}, {}>;\n", type,
-                       strides[0], strides[1], strides[2], strides[3], dims[3], aligned, packed);
+  // Elements of dq, dk and dv.
+  std::string gradient_type() const {
+    return std::string(codegen::element_type(kernel_.attention.dtype_of("dq")));
   }
 
   const BackwardKernel& kernel_;
@@ -225,7 +123,8 @@ class SmallKernels : public BackwardLists {
     const bool converts = kernel_.wants("dq");
     if (!converts && !kernel_.divides()) return "";
     std::vector<std::string> parameters;
-    if (converts) parameters = {"const float* sums", "unsigned short* dq"};
+    if (converts) parameters = {"const float* sums", gradient_type() + "* dq"};
+    if (converts && kernel_.rows) parameters.emplace_back("unsigned* amax_dq");
     if (converts && kernel_.has_row_starts()) parameters.push_back(starts_text(kRowStarts));
     if (kernel_.divides()) add_merged(parameters);
     std::string body;
@@ -233,15 +132,15 @@ class SmallKernels : public BackwardLists {
       body = fmt::format(
           "  if (blockIdx.x < {0}) {{\n"
           "    kernels::merge_parts<Constants>(key_sums, {1}, expressions, {2},\n"
-          "                                    {3}, {4}, blockIdx.x, {0});\n    return;\n  }}\n",
+          "                                    {{{3}}}, blockIdx.x, {0});\n    return;\n  }}\n",
           kernel_.mergers(), kernel_.has_column_starts() ? kColumnStarts : "nullptr",
-          lists_object("nullptr"), kernel_.wants("dk") ? "dk" : "nullptr",
-          kernel_.wants("dv") ? "dv" : "nullptr");
+          lists_object("nullptr"), merged_object());
     }
     if (converts) {
       body += fmt::format(
-          "  kernels::convert<Constants>(sums, {}, expressions, dq, blockIdx.x - {});\n",
-          kernel_.has_row_starts() ? kRowStarts : "nullptr", kernel_.mergers());
+          "  kernels::convert<Constants>(sums, {}, expressions, dq, {}, blockIdx.x - {});\n",
+          kernel_.has_row_starts() ? kRowStarts : "nullptr", kernel_.rows ? "amax_dq" : "nullptr",
+          kernel_.mergers());
     }
     return fmt::format(
         "extern \"C\" __global__ void __launch_bounds__({}, {}) {}(\n    {}{}) {{\n  {}\n{}}}\n",
@@ -256,16 +155,52 @@ class SmallKernels : public BackwardLists {
     parameters.emplace_back("const float* key_sums");
     if (kernel_.has_column_starts()) parameters.push_back(starts_text(kColumnStarts));
     for (const char* gradient : {"dk", "dv"}) {
-      if (kernel_.wants(gradient))
-        parameters.push_back(fmt::format("unsigned short* {}", gradient));
+      if (!kernel_.wants(gradient)) continue;
+      parameters.push_back(fmt::format("{}* {}", gradient_type(), gradient));
+      if (kernel_.rows) parameters.push_back(fmt::format("unsigned* amax_{}", gradient));
     }
     if (!kernel_.made_lists) return;
     parameters.emplace_back("const kernels::Tile* tiles");
     parameters.emplace_back("const int* counter");
   }
 
+  // The members of a MergedGradients.
+  std::string merged_object() const {
+    const char* const dk = kernel_.wants("dk") ? "dk" : "nullptr";
+    const char* const dv = kernel_.wants("dv") ? "dv" : "nullptr";
+    if (!kernel_.rows) return fmt::format("{}, {}, nullptr, nullptr", dk, dv);
+    return fmt::format("{}, {}, {}, {}", dk, dv, kernel_.wants("dk") ? "amax_dk" : "nullptr",
+                       kernel_.wants("dv") ? "amax_dv" : "nullptr");
+  }
+
+  // The parameters are those of BackwardProgram::widening.
+  std::string widening_text() const {
+    const auto starts = [](bool has, const char* name) {
+      return has ? fmt::format(", const int* {}", name) : "";
+    };
+    return fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({}) {}(\n"
+        "    const unsigned char* q, const unsigned char* k, const unsigned char* v,\n"
+        "    const unsigned char* d_o, const void* o, const float* lse, unsigned short* "
+        "query_rows,\n"
+        "    unsigned short* key_rows, unsigned short* value_rows, unsigned short* gradient_rows,\n"
+        "    float* exponents, float* deltas, unsigned* {}{}{}{}) {{\n  {}\n"
+        "  const kernels::NarrowTensors tensors{{\n"
+        "      q, k, v, d_o, o, lse, query_rows, key_rows, value_rows, gradient_rows, exponents,\n"
+        "      deltas, {}, {}, {{{}}}}};\n"
+        "  kernels::Widener<Constants, Expressions>{{tensors, expressions}}.run();\n}}\n",
+        BackwardKernel::kThreads, kPrepareKernel, fmt::join(kAmaxOfGradients, ", unsigned* "),
+        starts(kernel_.has_row_starts(), kRowStarts),
+        starts(kernel_.has_column_starts(), kColumnStarts),
+        parameters_text(kernel_.expressions.inputs),
+        expressions_object(kernel_.whole, kernel_.expressions.inputs),
+        kernel_.has_row_starts() ? kRowStarts : "nullptr",
+        kernel_.has_column_starts() ? kColumnStarts : "nullptr", fmt::join(kAmaxOfGradients, ", "));
+  }
+
   // The parameters are those of BackwardProgram::preparing.
   std::string prepare_text() const {
+    if (kernel_.rows) return widening_text();
     const bool pointwise = kernel_.attention.is_pointwise(), reads = kernel_.whole.reads_d_lse;
     const bool measures = reads && kernel_.shares(), packed = kernel_.has_row_starts();
     std::string rows;
@@ -296,11 +231,13 @@ class SmallKernels : public BackwardLists {
     return fmt::format(
         "extern \"C\" __global__ void {}(const unsigned short* d_o, const unsigned short* v,\n"
         "                                        unsigned long long* words{}{}{}) {{\n  {}\n"
-        "  kernels::find_largest<Constants>(d_o, v, {}, {}, expressions, words);\n}}\n",
+        "  kernels::find_largest<Constants, {}>(d_o, v, {}, {}, expressions, words);\n}}\n",
         kLargestKernel, starts(kernel_.has_row_starts(), kRowStarts),
         starts(kernel_.has_column_starts(), kColumnStarts),
         parameters_text(kernel_.expressions.inputs),
         expressions_object(kernel_.whole, kernel_.expressions.inputs),
+        kernel_.rows ? "Constants::GradientRows, Constants::ValueRows"
+                     : "Constants::Outputs, Constants::Values",
         kernel_.has_row_starts() ? kRowStarts : "nullptr",
         kernel_.has_column_starts() ? kColumnStarts : "nullptr");
   }
@@ -327,8 +264,9 @@ class BackwardText : private SmallKernels {
                               "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0", "draws 1",
                               "draws 2", "draws 3"})
                 : "") +
-           codegen::include_text(file_of_skeleton()) + lists() + division_text() +
-           constants_text() +
+           codegen::include_text(file_of_skeleton()) +
+           (kernel_.rows ? codegen::include_text("backward_widening.cuh") : "") + lists() +
+           division_text() + constants_of(kernel_) +
            gradient_expressions_text(kernel_.derivatives, kernel_.expressions,
                                      kernel_.made_lists.has_value(), kernel_.band) +
            kernels_text();
@@ -361,8 +299,11 @@ class BackwardText : private SmallKernels {
     add(is_short && kernel_.whole.reads_d_lse, "const float*", "d_lse", "d_lse");
     add(is_short && kernel_.wants("dq"), "unsigned short*", "dq", "dq");
     add(kernel_.ordered(), "int*", "turns", "turns");
-    add(kernel_.wants("dk"), "unsigned short*", "dk", "dk");
-    add(kernel_.wants("dv"), "unsigned short*", "dv", "dv");
+    const std::string gradients = gradient_type() + "*";
+    add(kernel_.wants("dk"), gradients.c_str(), "dk", "dk");
+    add(kernel_.wants("dv"), gradients.c_str(), "dv", "dv");
+    for (const char* amax : {"amax_dp", "amax_dk", "amax_dv"})
+      add(kernel_.rows.has_value(), "unsigned*", amax, amax);
     add(kernel_.divides(), "float*", "key_sums", "key_sums");
     add(kernel_.count_of(Reach::heads) > 0, "float*", "parts", "parts");
     add(kernel_.words > 0, "unsigned long long*", "words", "words");
@@ -445,16 +386,18 @@ class BackwardText : private SmallKernels {
     const DType dtype = kernel_.whole.find_tensor(tensor.tensor)->dtype;
     const std::int64_t elements = kernel_.elements_of(tensor.tensor);
     const LearnedPart& first = kernel_.part_of(tensor);
-    const auto element = [&](const char* value) { return codegen::element_text(dtype, value); };
+    const auto element = [&](const std::string& value) {
+      return codegen::element_text(dtype, kernel_.rows ? value + " * " + kSlopeFactor : value);
+    };
+    const std::string inputs = parameters_text(kernel_.expressions.inputs);
+    const std::string object = expressions_object(kernel_.whole, kernel_.expressions.inputs);
     const std::string gradient = fmt::format("{}* gradient", codegen::element_type(dtype));
     if (first.reach == Reach::heads) {
       return fmt::format(
           "extern \"C\" __global__ void {}(const float* parts, {}{}) {{\n  {}\n"
           "  double share = 0;\n{}  const double sum = kernels::sum_of_shares(share);\n"
           "  if (threadIdx.x == 0) gradient[blockIdx.x] = {};\n}}\n",
-          kernel_.kernel_of(tensor), gradient, parameters_text(kernel_.expressions.inputs),
-          expressions_object(kernel_.whole, kernel_.expressions.inputs), shares_text(tensor),
-          element("sum"));
+          kernel_.kernel_of(tensor), gradient, inputs, object, shares_text(tensor), element("sum"));
     }
     const bool own = first.reach == Reach::own;
     const std::string sum =
@@ -465,11 +408,13 @@ class BackwardText : private SmallKernels {
                   first.place, first.bits)
             : fmt::format("    const double sum = kernels::ExactSums{{words + {}, {}}}.sum(i);\n",
                           first.sums, elements);
+    const bool scales = kernel_.rows && !own;
     return fmt::format(
-        "extern \"C\" __global__ void {}({}{}) {{\n  const long long i = attn_thread();\n"
+        "extern \"C\" __global__ void {}({}{}{}) {{\n{}  const long long i = attn_thread();\n"
         "  if (i < {}) {{\n{}    gradient[i] = {};\n  }}\n}}\n",
-        kernel_.kernel_of(tensor), own ? "" : "unsigned long long* words, ", gradient, elements,
-        own ? "" : sum, own ? "0" : element("sum"));
+        kernel_.kernel_of(tensor), own ? "" : "unsigned long long* words, ", gradient,
+        scales ? inputs : "", scales ? "  " + object + "\n" : "", elements, own ? "" : sum,
+        own ? "0" : element("sum"));
   }
 
   std::string shares_text(const gradient::TensorGradient& tensor) const {

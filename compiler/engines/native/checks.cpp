@@ -19,6 +19,7 @@ std::int64_t vector_of(const ir::Attention& attention) {
   return 16 / static_cast<std::int64_t>(size_of(attention.dtype));
 }
 
+constexpr std::int64_t kDepthMultiple = 8;  // that a head dimension is a multiple of
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
 
@@ -55,10 +56,10 @@ Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t mos
                        fmt::format("attnc's own engine has no {} above {} {} (this is {})",
                                    direction, name, most, depth));
   }
-  if (depth % vector_of(attention) == 0) return {};
+  if (depth % kDepthMultiple == 0) return {};
   return unsupported(attention.pos,
                      fmt::format("attnc's own engine takes {} in multiples of {} (this is {})",
-                                 name, vector_of(attention), depth));
+                                 name, kDepthMultiple, depth));
 }
 
 Status check_clauses(const ir::Attention& attention) {

@@ -231,9 +231,10 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   const double products = context.backward() ? figures.native_backward
                           : in_pages         ? figures.native_in_pages
                                              : 1;
+  const bool in_8_bits = attention.quantize && !context.backward();  // which widens rows
   all.products =
-      of_score(work.width, attention.quantize.has_value(), figures) * few / work.rate * products *
-      scores * (work.of_warps ? slowdown_of_warps(gpu, context.backward()) : matrix_slowdown(gpu));
+      of_score(work.width, in_8_bits, figures) * few / work.rate * products * scores *
+      (work.of_warps ? slowdown_of_warps(gpu, context.backward()) : matrix_slowdown(gpu));
   const double count = operations.of(attention.masks);
   all.others =
       ((of_modification(attention, context, operations) + figures.native_operation * work.learned) *

@@ -145,11 +145,12 @@ std::string random_text(const ir::Attention& attention, ExpressionWriter& writer
   return text;
 }
 
-void add_controls(const ir::Attention& attention, codegen::KernelInputs& inputs) {
+void add_controls(const ir::Attention& attention, codegen::KernelInputs& inputs, bool scales) {
   if (attention.lengths_q) add_tensor(attention, ir::kLengthsQ, "int", inputs);
   if (attention.lengths_kv) add_tensor(attention, ir::kLengthsKv, "int", inputs);
   for (const ir::Scale& scale : ir::kScales) {
-    if (attention.has(scale) && !scale.backward) add_tensor(attention, scale.name, "float", inputs);
+    if (scales && attention.has(scale) && !scale.backward)
+      add_tensor(attention, scale.name, "float", inputs);
   }
   if (attention.is_random()) add_random_controls(inputs);
 }

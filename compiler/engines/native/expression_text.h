@@ -35,8 +35,10 @@ std::string keep_method(const ir::Attention& attention, const std::string& param
                         codegen::ExpressionWriter& writer);
 std::string random_text(const ir::Attention& attention, codegen::ExpressionWriter& writer);
 
-// Adds lengths, scales of 8-bit floats and what random dropout reads.
-void add_controls(const ir::Attention& attention, codegen::KernelInputs& inputs);
+// Adds lengths, what random dropout reads and, unless the kernel has others, scales of 8-bit
+// floats.
+void add_controls(const ir::Attention& attention, codegen::KernelInputs& inputs,
+                  bool scales = true);
 
 // Sets the score of a block of statements: `product` times the scale. Constant factors of the score
 // and the scale are one. 8-bit floats have scales that are known at run time: the kernel has

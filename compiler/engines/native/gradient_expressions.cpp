@@ -9,6 +9,7 @@
 #include "compiler/engines/native/expression_text.h"
 #include "compiler/engines/native/expressions.h"
 #include "compiler/engines/native/intervals.h"
+#include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/native/scoring.h"
 #include "compiler/engines/native/turns_text.h"
 #include "compiler/engines/native/weights_text.h"
@@ -69,9 +70,22 @@ class GradientText {
   std::string scale() {
     writer_.begin({});
     const std::string scale = writer_.value(attention_.scale);
+    if (attention_.quantize) return scales_of_8_bits(scale);
     return method("float scale()", writer_, scale) +
            fmt::format("  __device__ float weight() const {{ return {}; }}\n",
                        expressions_.modifies ? float_literal(scoring_.weight) : "scale()");
+  }
+
+  // Scores that are hidden are -inf, and others must only become small, so that what they are
+  // multiplied by is never 0.
+  std::string scales_of_8_bits(const std::string& scale) const {
+    const std::string weight =
+        expressions_.modifies ? float_literal(scoring_.weight) : "scale() == 0 ? 1e-30f : scale()";
+    return method("float scale_of_attention()", writer_, scale) +
+           "  __device__ float scale() const {\n"
+           "    return scale_of_attention() * (*t_descale_q * *t_descale_k);\n  }\n" +
+           fmt::format("  __device__ float weight() const {{ return {}; }}\n", weight) +
+           factors_of_gradients_text(attention_);
   }
 
   std::string evaluate() {
@@ -273,7 +287,8 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   roots.insert(roots.end(), others.begin(), others.end());
   made.finite_slope = masks::is_finite(attention, derivatives.score, masks::Score::infinite);
   made.inputs = codegen::inputs_of(attention, roots);
-  add_controls(attention, made.inputs);
+  add_controls(attention, made.inputs, false);
+  if (attention.quantize) add_scales_of_gradients(attention, made.inputs);
   return made;
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/codegen/sources.h"
 #include "compiler/engines/native/caches.h"
 #include "compiler/engines/native/maps.h"
+#include "compiler/engines/native/padded_rows.h"
 #include "compiler/engines/native/programs.h"
 #include "compiler/engines/native/quantized.h"
 #include "compiler/engines/native/schedules.h"
@@ -318,6 +319,8 @@ class Source : private ConstantsText {
     if (kernel_.makes_lists) text += codegen::include_text("key_lists.cuh");
     if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
     if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
+    if (is_padded(attention_, "q") || is_padded(attention_, "k"))
+      text += codegen::include_text("padded_rows.cuh");
     if (!kernel_.band)
       text += kernel_.makes_lists ? lists_in_memory_text() : lists_text(kernel_.blocks);
     text += constants_text() +
@@ -490,6 +493,14 @@ std::vector<std::string> starts_of_packed(const ir::Attention& attention) {
 
 plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
                                const std::string& name) {
+  if (is_padded(attention, name)) {
+    const ir::Attention padded = with_padded_rows(attention);
+    plan::TensorMapArgument map = name == "q"
+                                      ? map_of_queries(padded, kernel.tile)
+                                      : map_of_keys(padded, name, kernel.tile, kernel.piece(0));
+    map.tensor.name = padded_name(name);
+    return map;
+  }
   if (name == "q") {
     return kernel.chosen
                ? map_of_queries(with_rows_of_whole(attention, *kernel.chosen), kernel.tile)

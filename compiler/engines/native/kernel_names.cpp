@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/engines/native/narrow_backward.h"
+
 namespace attn::engines::native {
 namespace {
 
@@ -43,6 +45,8 @@ std::vector<std::string> merged_gradients(const plan::Launch& launch) {
 std::string what_of_launch(const plan::KernelStep& step, const plan::Launch& launch) {
   const bool converts = launch.kernel == kConvertKernel, merges = launch.kernel == kMergeKernel;
   std::string what(what_of_kernel(launch.kernel));
+  if (launch.kernel == kPrepareKernel && plan::names(launch, kRowsTensor))
+    return "rows of 8 bits widened to bf16; " + what;
   if (!converts && !merges) return what;
   const std::vector<std::string> gradients = merged_gradients(launch);
   if (gradients.empty()) return what;

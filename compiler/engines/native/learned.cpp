@@ -146,7 +146,8 @@ class Reaches {
 
   // A diagonal has a score in each row at most, a shared element one in each head. Of both, dS' is
   // below twice a product of a row of dO and one of V, whose kept columns dropout scales. (Where
-  // dlse is added, Largest counts that in the product.)
+  // dlse is added, Largest counts that in the product.) A row of o that was rounded to 8 bits, as
+  // its weights were, may be longer than those of v.
   int bits_of_sum(const LearnedPart& part) const {
     const ir::Dims& dims = attention_.dims;
     const auto& dropout = attention_.dropout;
@@ -155,7 +156,8 @@ class Reaches {
     const auto scores =
         static_cast<double>(part.reach == Reach::shared ? dims[Dim::B] * dims[Dim::Hq]
                                                         : std::min(dims[Dim::Sq], dims[Dim::Skv]));
-    return static_cast<int>(std::ceil(std::log2(2 * kept * scores * local)));
+    const double terms = attention_.quantize ? 4 : 2;
+    return static_cast<int>(std::ceil(std::log2(terms * kept * scores * local)));
   }
 
   const ir::Attention& attention_;

@@ -579,7 +579,7 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
   if (skeleton == native::Skeleton::warps)
     ATTN_RETURN_IF_ERROR(native::check_of_warps(attention, context));
   if (context.backward()) {
-    ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
+    if (attention.cache) ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
     if (!attention.epilogue) return native::check_backward(attention);
     ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
     ATTN_RETURN_IF_ERROR(check_epilogue_gradients(attention));
@@ -595,7 +595,7 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
       attention, ir::Dim::Dqk, wide ? native::kMostDepth : kMostDepthOf8Bits, direction));
   ATTN_RETURN_IF_ERROR(native::check_depth(
       attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits, direction));
-  if (attention.quantize) ATTN_RETURN_IF_ERROR(native::check_quantized(attention));
+  if (attention.quantize) return native::check_quantized(attention);
   if (attention.cache) ATTN_RETURN_IF_ERROR(native::check_cache(attention, context));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/engines/native/checks.h"
 #include "compiler/engines/native/kernel.h"
+#include "compiler/engines/native/padded_rows.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -63,6 +65,17 @@ std::string bound_object(const ir::Attention& attention) {
   return fmt::format(", {{{}}}", fmt::join(names, ", "));
 }
 
+// Bytes that rows may be read by.
+std::int64_t vector_of_values(const ir::Attention& attention) {
+  if (check_layout(attention, "v").ok()) return 16;
+  return moves_in_vectors(stored_dims(attention, "v"), stored_strides(attention, "v")) ? 8 : 1;
+}
+
+std::int64_t blocks_of_values(const ir::Attention& attention) {
+  const std::vector<std::int64_t> dims = dims_of_values(attention);
+  return ceil_div(dims[3], kTile) * ceil_div(dims[2], kTile) * dims[0] * dims[1];
+}
+
 std::string constants_text(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
   const auto [batch, head, row, column] = stored_strides(attention, "v");
@@ -74,13 +87,17 @@ std::string constants_text(const ir::Attention& attention) {
            {"kKeys", d[Dim::Skv]},
            {"kStored", d[Dim::Dv]},
            {"kPitch", pitch(attention)},
+           {"kVector", vector_of_values(attention)},
            {"kPage", page},
            {"kPages", page == 0 ? 0 : page_table_dims(attention, "v")[2]}}) {
     text += fmt::format("  static constexpr int {} = {};\n", name, value);
   }
   text += fmt::format("  static constexpr bool kPacked = {};\n", is_packed(attention));
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
-           {"kBatchStride", batch}, {"kHeadStride", head}, {"kRowStride", row}}) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, std::int64_t>>{{"kBatchStride", batch},
+                                                                   {"kHeadStride", head},
+                                                                   {"kRowStride", row},
+                                                                   {"kColumnStride", column}}) {
     text += fmt::format("  static constexpr long long {} = {};\n", name, value);
   }
   return text + "};\n";
@@ -93,6 +110,7 @@ Status check_quantized(const ir::Attention& attention) {
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
+  ATTN_RETURN_IF_ERROR(check_readable(attention));
   const std::int64_t page = page_of(attention, "k");
   if (page % kCell == 0) return {};
   return unsupported(
@@ -120,6 +138,8 @@ std::string transposed_values_text(const ir::Attention& attention, const std::st
   for (const plan::StrideArgument& stride : strides_of_values(attention)) {
     further += fmt::format(", long long {}", parameter(stride));
   }
+  const PaddedRowsText padded = padded_rows_text(attention, blocks_of_values(attention));
+  further += padded.parameters;
   for (const std::string& name : amax_outputs(attention)) {
     further += fmt::format(", unsigned* {}", name);
     zeros += fmt::format("  if (attn_thread() == 0) *{} = 0;\n", name);
@@ -128,11 +148,11 @@ std::string transposed_values_text(const ir::Attention& attention, const std::st
          fmt::format(
              "extern \"C\" __global__ void __launch_bounds__({}) {}(\n"
              "    const unsigned char* v, unsigned char* values{}{}) {{\n  {}\n"
-             "  kernels::begin_next_launch();\n{}"
+             "  kernels::begin_next_launch();\n{}{}"
              "  const kernels::TransposedValues<Values{}> transposed{{v, values, {}, {}{}}};\n"
              "  transposed.run(expressions.keys(transposed.batch()));\n}}\n",
-             kThreads, kValuesKernel, further, parameters, object, zeros, is_bound ? ", true" : "",
-             page_of(attention, "v") > 0 ? "table" : "nullptr",
+             kThreads, kValuesKernel, further, parameters, object, zeros, padded.statements,
+             is_bound ? ", true" : "", page_of(attention, "v") > 0 ? "table" : "nullptr",
              is_packed(attention) ? "starts" : "nullptr", is_bound ? bound_object(attention) : "");
 }
 
@@ -147,11 +167,11 @@ void add_transposed_values(const ir::Attention& attention,
   if (page_of(attention, "v") > 0) arguments.emplace_back(Tensor{page_table_name(attention, "v")});
   if (is_packed(attention)) arguments.emplace_back(Tensor{kColumnStarts});
   std::ranges::copy(strides_of_values(attention), std::back_inserter(arguments));
+  const std::int64_t further = add_padded_rows(attention, kThreads, program, step, arguments);
   for (const std::string& name : amax_outputs(attention)) arguments.emplace_back(Tensor{name});
   std::ranges::copy(inputs, std::back_inserter(arguments));
-  const std::int64_t tiles = ceil_div(dims[3], kTile) * ceil_div(dims[2], kTile);
   step.launches.push_back({.kernel = kValuesKernel,
-                           .grid = {tiles * dims[0] * dims[1], 1, 1},
+                           .grid = {blocks_of_values(attention) + further, 1, 1},
                            .block = {kThreads, 1, 1},
                            .arguments = std::move(arguments)});
 }
@@ -159,7 +179,7 @@ void add_transposed_values(const ir::Attention& attention,
 double bytes_of_transposing(const ir::Attention& attention) {
   double elements = 1;
   for (const std::int64_t dim : dims_of_values(attention)) elements *= static_cast<double>(dim);
-  return 2 * elements;
+  return 2 * elements + bytes_of_padding(attention);
 }
 
 }  // namespace attn::engines::native

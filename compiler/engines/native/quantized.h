@@ -3,6 +3,8 @@
 // magnitudes.
 //
 //   native.values   the values, [B, Hkv, Dv, Skv rounded up to 16]
+//
+// It also copies q and k where TMA cannot read them (padded_rows.h).
 #pragma once
 
 #include <string>
@@ -15,7 +17,7 @@
 
 namespace attn::engines::native {
 
-// Errors: unsupported, for keys in pages that TMA cannot copy.
+// Errors: unsupported, for keys in pages that TMA cannot copy, and rows that nothing can.
 Status check_quantized(const ir::Attention& attention);
 
 // The map by which the kernel reads the values.

@@ -308,6 +308,11 @@ class UnfusedBackward {
   }
 
   void add_rows() {
+    if (attention_.quantize) {
+      declare_statistics();
+      parts_.add_step(narrow_row_deltas(attention_, kLse, kDeltas));
+      return;
+    }
     parts_.add_copies_in({"o", "do"});
     declare_statistics();
     parts_.add_step(row_deltas(attention_, {outputs(), kLse, kDeltas}));

@@ -85,4 +85,26 @@ plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensor
   return std::move(kernel).finish(false);
 }
 
+plan::DeriveStep narrow_row_deltas(const ir::Attention& attention, const std::string& lse,
+                                   const std::string& deltas) {
+  codegen::KernelText kernel;
+  std::vector<Field> fields = row_fields(attention, 1, kernel);
+  const DType stored = attention.dtype_of("o"), narrow = attention.dtype_of("do");
+  fields.emplace_back("o", kernel.read("o", stored));
+  fields.emplace_back("d_o", kernel.read("do", narrow));
+  fields.emplace_back("Dv", attention.dims[ir::Dim::Dv]);
+  const Dims4 strides = stored_strides(attention, "o");
+  const char* const names[] = {"batch", "head", "row", "column"};
+  for (std::size_t axis = 0; axis < 4; ++axis) fields.emplace_back(names[axis], strides[axis]);
+  if (is_fp8(stored)) fields.emplace_back("descale_o", kernel.read("descale_o", DType::f32));
+  fields.emplace_back("descale_do", kernel.read("descale_do", DType::f32));
+  fields.emplace_back("lse", kernel.read("lse", DType::f32));
+  add_statistics(lse, deltas, fields, kernel);
+  kernel.run("narrow_deltas.cuh",
+             fmt::format("NarrowDeltas<{}, {}>", codegen::float_class(stored),
+                         codegen::float_class(narrow)),
+             fields);
+  return std::move(kernel).finish(false);
+}
+
 }  // namespace attn::engines

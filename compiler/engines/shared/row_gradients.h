@@ -51,4 +51,8 @@ struct RowDeltaTensors {
 };
 plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensors& tensors);
 
+// The same of an 8-bit attention, whose o and do are read as bound, with their scales.
+plan::DeriveStep narrow_row_deltas(const ir::Attention& attention, const std::string& lse,
+                                   const std::string& deltas);
+
 }  // namespace attn::engines

@@ -110,8 +110,8 @@ extern "C" __global__ void __launch_bounds__(256, 8) attn_convert(
   const Expressions expressions{{}};
   if (blockIdx.x < 256) {
     kernels::merge_parts<Constants>(key_sums, nullptr, expressions, DividedLists{},
-                                    dk, dv, blockIdx.x, 256);
+                                    {dk, dv, nullptr, nullptr}, blockIdx.x, 256);
     return;
   }
-  kernels::convert<Constants>(sums, nullptr, expressions, dq, blockIdx.x - 256);
+  kernels::convert<Constants>(sums, nullptr, expressions, dq, nullptr, blockIdx.x - 256);
 }

@@ -106,5 +106,5 @@ extern "C" __global__ void __launch_bounds__(256, 8) attn_convert(
     const float* sums,
     unsigned short* dq, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  kernels::convert<Constants>(sums, nullptr, expressions, dq, blockIdx.x - 0);
+  kernels::convert<Constants>(sums, nullptr, expressions, dq, nullptr, blockIdx.x - 0);
 }

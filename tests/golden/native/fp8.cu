@@ -101,12 +101,14 @@ struct Values {
   static constexpr int kKeys = 400;
   static constexpr int kStored = 128;
   static constexpr int kPitch = 400;
+  static constexpr int kVector = 16;
   static constexpr int kPage = 0;
   static constexpr int kPages = 0;
   static constexpr bool kPacked = false;
   static constexpr long long kBatchStride = 102400;
   static constexpr long long kHeadStride = 128;
   static constexpr long long kRowStride = 256;
+  static constexpr long long kColumnStride = 1;
 };
 extern "C" __global__ void __launch_bounds__(256) attn_values(
     const unsigned char* v, unsigned char* values, unsigned* amax_s, unsigned* amax_o, const float* t_descale_q, const float* t_descale_k, const float* t_descale_v, const float* t_descale_s, const float* t_scale_s, const float* t_scale_o) {

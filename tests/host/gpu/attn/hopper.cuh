@@ -125,6 +125,10 @@ ATTN_INLINE unsigned pair(BF16, float low, float high) {
 ATTN_INLINE unsigned pair(F16, float low, float high) {
   return attn::to_f16_bits(low) | (unsigned)attn::to_f16_bits(high) << 16;
 }
+ATTN_INLINE unsigned larger_magnitudes(BF16, unsigned x, unsigned y) {
+  const unsigned low = std::max(x & 0x7fff, y & 0x7fff);
+  return low | std::max(x & 0x7fff0000, y & 0x7fff0000);
+}
 ATTN_INLINE unsigned pair_of_bytes(attn::DType type, float low, float high) {
   return attn::to_fp8_bits(type, low) | (unsigned)attn::to_fp8_bits(type, high) << 8;
 }

@@ -544,6 +544,9 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   expect_no_spills(std::string(kWithGlobalKeys) + "D = 128; deterministic;");
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; layout thd;");
   expect_no_spills(sizes + "D = 256; mask q_idx >= kv_idx;");
+  const std::string narrow = "dtype e4m3; quantize per_tensor; grad q, k, v; ";
+  expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; " + narrow);
+  expect_no_spills(sizes + "D = 128; " + narrow + "deterministic;");
   expect_no_spills(sizes + "Dqk = 192, Dv = 128; mask q_idx >= kv_idx; deterministic;");
   expect_no_spills(sizes + "Dqk = 72, Dv = 136; score 30.0 * tanh(score / 30.0);");
   expect_no_spills(sizes + "D = 128; dtype f16; score score + (q_idx - kv_idx) * 0.01;");
