@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "compiler/engines/cudnn/strategies.h"
+#include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/own_kernels.h"
 #include "compiler/engines/shared/quantized.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -45,12 +46,7 @@ Status check_gradient_of_lse(const Subject& subject) {
 }
 
 Status check_quantized_gradients(const ir::Attention& attention) {
-  if (attention.gradients.empty()) {
-    return unsupported(attention.quantize->pos,
-                       "8-bit attention has gradients only with a `grad` clause, which "
-                       "declares their scales",
-                       "add `grad q, k, v;`");
-  }
+  ATTN_RETURN_IF_ERROR(check_scales_of_gradients(attention));
   for (const std::string& name : attention.gradients) {
     if (!attention.find_tensor(name)) continue;
     return unsupported(attention.find_tensor(name)->pos,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/engines/native/expression_text.h"
+#include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/gradient/differentiate.h"
@@ -46,6 +47,7 @@ Status check_narrow_backward(const ir::Attention& attention) {
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
+  ATTN_RETURN_IF_ERROR(check_scales_of_gradients(attention));
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
   const auto by_score = [](const auto& tensor) { return !tensor.score.empty(); };
   const auto of_rows = [&](const std::string& name) { return attention.layouts.contains(name); };

@@ -78,6 +78,14 @@ Status check_not_8_bits(const ir::Attention& attention, std::string_view whose) 
                      "use `dtype bf16;` without `quantize`");
 }
 
+Status check_scales_of_gradients(const ir::Attention& attention) {
+  if (!attention.quantize || !attention.gradients.empty()) return {};
+  return unsupported(attention.quantize->pos,
+                     "8-bit attention has gradients only with a `grad` clause, which declares "
+                     "their scales",
+                     "add `grad q, k, v;`");
+}
+
 Status check_sizes(const ir::Attention& attention) {
   const double scores = product(attention.dims, {Dim::B, Dim::Hq, Dim::Sq, Dim::Skv});
   return check_elements(attention, "tensors or scores",

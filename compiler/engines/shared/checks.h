@@ -11,6 +11,9 @@ namespace attn::engines {
 // the message.
 Status check_not_8_bits(const ir::Attention& attention, std::string_view whose);
 
+// Errors: unsupported, for the backward of an 8-bit attention without scales of gradients.
+Status check_scales_of_gradients(const ir::Attention& attention);
+
 // Errors: unsupported if strides or offsets would overflow 64 bits. Requires bound dimensions.
 Status check_sizes(const ir::Attention& attention);
 
