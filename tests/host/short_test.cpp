@@ -19,7 +19,7 @@ struct Sizes {
 constexpr Sizes kSizes[] = {{1, 1, 8, 3, 3},     {7, 7, 16, 5, 1},    {49, 49, 32, 3, 3},
                             {64, 64, 64, 2, 2},  {129, 49, 24, 5, 1}, {49, 77, 40, 2, 1},
                             {129, 77, 64, 5, 1}, {7, 128, 128, 2, 2}, {128, 128, 96, 2, 1},
-                            {70, 64, 184, 2, 1}};
+                            {70, 64, 184, 2, 1}, {56, 96, 16, 4, 2}};
 
 // Two multiprocessors: blocks of threads walk several heads. Of warp groups' GPU some, too.
 target::Context context_of(plan::Direction direction, std::size_t turn) {
@@ -103,6 +103,7 @@ constexpr const char* kClauses[] = {
     "score 20 * tanh(score / 20) * slope[h] + far[h, clamp(q_idx - kv_idx, -5, 5) + 5]; "
     "outputs o, lse; grad q, k, v, far, slope;",
     "dropout 0.2; outputs o, lse; grad q, k, v;",
+    "dropout 0.3; mask q_idx + 40 >= kv_idx; outputs o, lse; grad q, k, v;",
     "learn sink: f32[Hq]; sink sink[h]; outputs o, lse; grad q, k, v, sink;",
     "weight sigmoid(score - 2); outputs o; grad q, k, v;",
 };

@@ -30,7 +30,7 @@ struct BackwardTensors {
   // the forward knows of rows, null without a maximum; the gradient by it, null without one; dQ.
   const float *lse = nullptr, *d_lse = nullptr;
   unsigned short* dq = nullptr;
-  const unsigned short* table_rows = nullptr;
+  const unsigned short *output_rows = nullptr, *table_rows = nullptr;
   float* key_sums = nullptr;  // of parts: [parts, kKeys, kDepth + kWidth], dK before dV
   // [.., B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: parts of learned tensors of heads.
   float* parts = nullptr;

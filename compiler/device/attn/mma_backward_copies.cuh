@@ -103,6 +103,11 @@ struct CopiesOfBackward {
     copy_rows_of<typename C::Outputs, kStored, C::kWidthPanel>(head, first, stages.gradient(stage),
                                                                tensors.gradient_rows);
   }
+  // Rows of o, which has the places of its gradient.
+  __device__ __forceinline__ void copy_outputs_of(int head, int first, int stage) const {
+    copy_rows_of<typename C::Outputs, kStored, C::kWidthPanel>(head, first, stages.output(stage),
+                                                               tensors.output_rows);
+  }
   // The gradients of o, and what the rows have besides.
   __device__ __forceinline__ void copy_gradients(unsigned step) const {
     const int n = S::stage_of(step);

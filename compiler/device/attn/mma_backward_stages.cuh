@@ -38,13 +38,15 @@ struct BackwardStages<C, true> {
 
   static constexpr int kQueries = kKeyStages * (kKeyBytes + kValueBytes);
   static constexpr int kGradients = kQueries + kStages * kQueryBytes;
-  static constexpr int kSlopes = kGradients + kStages * kGradientBytes;
+  // With kShort rows of o, as those of dO.
+  static constexpr int kOutputs = kGradients + kStages * kGradientBytes;
+  static constexpr int kSlopes = kOutputs + (C::kShort ? kStages * kGradientBytes : 0);
   static constexpr int kWeights = kSlopes + kSlopeBytes;
   static constexpr int kTable = kWeights + (kStoresWeights ? kSlopeBytes : 0);
   static constexpr int kRowValues = kTable + (C::kTable ? kSlopeBytes : 0);
   // Exponents and deltas; with kShort exponents and gradients by lse, of which deltas are made.
   static constexpr int kDeltas = kRowValues + 2 * kStages * kRowBytes;
-  static constexpr int kDraws = kDeltas + (C::kShort ? 2 * kWarps * kRowBytes : 0);
+  static constexpr int kDraws = kDeltas + (C::kShort ? kRowBytes : 0);
   static constexpr int kWords = kDraws + kDrawn * kDrawnBytes;
   static constexpr int kScratch = kWords + 64 + 16 * kStepWords + 16;
   static constexpr int kScratchBytes = WarpScores<C::kBlockRows / C::kRowGroups / 2>::kScratch * 4;
@@ -61,10 +63,10 @@ struct BackwardStages<C, true> {
   __device__ unsigned table() const { return base + kTable; }
   __device__ unsigned exponents(int n) const { return base + kRowValues + n * kRowBytes; }
   __device__ unsigned deltas(int n) const { return exponents(kStages + n); }
-  // With kShort: of a stage; a warp's parts of deltas, and the deltas that it takes.
+  // With kShort: of a stage, and of the step.
+  __device__ unsigned output(int n) const { return base + kOutputs + n * kGradientBytes; }
   __device__ unsigned lse_gradients(int n) const { return exponents(kStages + n); }
-  __device__ unsigned parts_of_deltas(int warp) const { return base + kDeltas + warp * kRowBytes; }
-  __device__ unsigned deltas_of_warp(int warp) const { return parts_of_deltas(kWarps + warp); }
+  __device__ unsigned deltas_of_step() const { return base + kDeltas; }
   __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 2 * kDrawnBytes; }
   // Words, as those of warp groups.
   __device__ unsigned item_words() const { return base + kWords; }

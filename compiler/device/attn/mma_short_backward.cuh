@@ -5,17 +5,15 @@
 // have as many heads of keys each, one after another, and copy what the next step needs while they
 // compute this one:
 //
-//   copies     K V Q0 dO0 | K V Q1 dO1                      | K V Q2 dO2              | ..
-//   products              | S0 dP0        dV | dK  dQ0      | S1 dP1 ..
-//   threads               |    P0   delta0 dS0 |   stores   |
+//   copies     K V Q0 dO0 o0 | K V Q1 dO1 o1                 | K V Q2 dO2 o2           | ..
+//   products                 |       S0 dP0 dV | dK  dQ0     | ..
+//   threads                  | delta0   P0 dS0 |     stores  |
 //
-// No gradient of a row waits for other blocks of threads:
-//   - delta = sum of P dP along a row, which is o dO: neither is read. Warps share the keys, so
-//     each adds its own part to shared memory, and then all parts, in their order.
-//   - dQ has all keys when it is made, and is stored as it is.
+// Deltas are made of rows that are in shared memory, and dQ has all keys when it is made, so it is
+// stored as it is.
 //
 // Warps meet three times in a step: when its rows are there, and none reads the stage that is
-// copied to next; when all parts of deltas are in shared memory; and when all of dS^T is. With one
+// copied to next; when all deltas are in shared memory; and when all of dS^T is. With one
 // stage they meet once more before it is copied to again.
 //
 //   mma_short_steps           which heads and rows a block of threads has, and in which order
@@ -38,7 +36,7 @@ template <class C, class E>
 struct LayersOfShort {
   using Thread = ThreadOfShort<ThreadOfStrip<BackwardThread<C, E>>>;
   using Learned = typename BackwardLayers<ProductsOfStripOfKeys<Thread>>::Learned;
-  using Stored = StoredKeys<QueriesOfWarps<DeltasOfWarps<Learned>>>;
+  using Stored = StoredKeys<QueriesOfWarps<DeltasOfRows<Learned>>>;
 };
 
 // A thread of a block.
@@ -104,11 +102,12 @@ struct ShortGradients : LayersOfShort<C, E>::Stored {
 
   // Makes dS^T of the step, and what it and weights add to.
   __device__ __forceinline__ void make_slopes(int n) {
+    this->make_deltas(n);
     this->multiply_keys(n);
     this->weigh(n);
     if constexpr (S::kStoresWeights) this->store_weights();
     this->multiply_gradients(n);
-    this->add_parts_of_deltas();
+    __syncthreads();
     this->differentiate(n);
     this->learn();
     if constexpr (!S::kStoresWeights) this->add_values(n);
@@ -138,6 +137,7 @@ struct ShortGradients : LayersOfShort<C, E>::Stored {
   __device__ __forceinline__ void copy_rows(const StepOfUnit& of, int stage) {
     copies.copy_queries_of(of.head, of.row, stage);
     copies.copy_gradients_of(of.head, of.row, stage);
+    if constexpr (!kPointwise<E>) copies.copy_outputs_of(of.head, of.row, stage);
     commit_copies();
     row = this->load_values(of);
   }

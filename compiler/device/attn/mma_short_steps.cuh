@@ -20,15 +20,13 @@ struct OrderOfSteps {
   static constexpr int kUnits = C::kBatches * C::kKeyHeads;
 
   const E& expressions;
+  const int end;  // the item after those of this block of threads
 
-  // Blocks of threads have as many units, or one more.
-  static __device__ int first_item(int block) {
-    return (int)((long long)kUnits * block / gridDim.x);
-  }
+  __device__ __forceinline__ explicit OrderOfSteps(const E& expressions_)
+      : expressions(expressions_), end(first_item(blockIdx.x + 1)) {}
+
   __device__ StepOfUnit first() const { return of_item(first_item(blockIdx.x)); }
-  __device__ static bool is_over(const StepOfUnit& step) {
-    return step.item >= first_item(blockIdx.x + 1);
-  }
+  __device__ bool is_over(const StepOfUnit& step) const { return step.item >= end; }
   // Whether a step is the last of its unit, before `next`.
   __device__ static bool is_last(const StepOfUnit& step, const StepOfUnit& next) {
     return step.item != next.item;
@@ -44,6 +42,10 @@ struct OrderOfSteps {
   }
 
  private:
+  // Blocks of threads have as many units, or one more.
+  static __device__ int first_item(int block) {
+    return (int)((long long)kUnits * block / gridDim.x);
+  }
   // Units of a batch follow each other, or those of a head (kBatchesFirst).
   static __device__ StepOfUnit of_item(int item) {
     const int unit =

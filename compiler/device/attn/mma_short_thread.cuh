@@ -30,9 +30,7 @@ struct ThreadOfShort : Base {
   __device__ __forceinline__ unsigned keys_of_item() const { return stages.keys(key_stage); }
   __device__ __forceinline__ unsigned values_of_item() const { return stages.values(key_stage); }
 
-  __device__ __forceinline__ unsigned deltas_of(int) const {
-    return stages.deltas_of_warp(this->warp_of_block());
-  }
+  __device__ __forceinline__ unsigned deltas_of(int) const { return stages.deltas_of_step(); }
 
   __device__ __forceinline__ RowBlock rows_of(unsigned) const {
     const unsigned first = now.row + row_group() * kRowsOfWarp;

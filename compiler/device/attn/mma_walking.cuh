@@ -17,7 +17,7 @@ struct CopiesOfItems : Base {
   using C = typename Base::C;
   using Base::item, Base::blocks;
 
-  int number;          // of the item that is copied
+  int number, end;     // of the item that is copied, and of the one after all
   int queries = 0;     // the stage of its queries
   bool begun = false;  // whether its queries are on their way
 
@@ -25,12 +25,11 @@ struct CopiesOfItems : Base {
   static __device__ int first_of(int block) {
     return (int)((long long)C::kItems * block / gridDim.x);
   }
-  static __device__ bool is_item_of_block(int n) { return n < first_of(blockIdx.x + 1); }
 
   // False if there is none.
   __device__ bool begin() {
-    number = first_of(blockIdx.x);
-    if (!is_item_of_block(number)) return false;
+    number = first_of(blockIdx.x), end = first_of(blockIdx.x + 1);
+    if (number >= end) return false;
     find();
     return true;
   }
@@ -38,7 +37,7 @@ struct CopiesOfItems : Base {
   // Returns its word.
   __device__ unsigned copy_block(int stage) {
     if (blocks.left == 0) {
-      if (!is_item_of_block(number + 1)) return kEndOfStream;
+      if (number + 1 >= end) return kEndOfStream;
       ++number, begun = false, queries ^= 1;
       find();
     }

@@ -182,7 +182,7 @@ double BackwardKernel::bytes_of_tensors() const {
   const auto depth = static_cast<double>(dims[Dim::Dqk]),
              width = static_cast<double>(dims[Dim::Dv]);
   const auto size = static_cast<double>(size_of(attention.dtype));
-  return size * (of_rows * (2 * depth + width) + 2 * of_keys * (depth + width)) + 4 * of_rows;
+  return size * (of_rows * 2 * (depth + width) + 2 * of_keys * (depth + width)) + 4 * of_rows;
 }
 
 // Lists that are much longer than others begin first, so that none of them runs alone in the end.
@@ -265,7 +265,7 @@ bool BackwardKernel::is_packed(const std::string& name) const {
 
 std::vector<std::string> BackwardKernel::operands_of_rows() const {
   std::vector<std::string> names;
-  if (!attention.is_pointwise()) names.emplace_back("lse");
+  if (!attention.is_pointwise()) names = {"o", "lse"};
   if (whole.reads_d_lse) names.emplace_back(kLseCotangent);
   if (wants("dq")) names.emplace_back("dq");
   return names;

@@ -59,7 +59,7 @@ struct BackwardKernel {
   // Sets where sums of learned tensors are, once expressions are known.
   void place_parts();
 
-  // Of the products.
+  // The kernel of the products.
   const char* name() const { return tile.is_short ? kShortKernel : kBackwardKernel; }
   bool wants(const char* gradient) const;
   // The type of products.
@@ -70,7 +70,7 @@ struct BackwardKernel {
   std::vector<std::string> own_gradients() const;
   // Whether sums of dq are added in a fixed order.
   bool ordered() const { return whole.deterministic && wants("dq") && !tile.is_short; }
-  // Of kernels of one launch: the learned part whose elements no batch has of its own, and which
+  // The learned part of kernels of one launch whose elements no batch has of its own, and which
   // blocks of threads sum over those that they walk (BackwardDefaults::kSummed).
   std::optional<std::size_t> summed_part() const;
   // Likewise: steps of all blocks of threads, and bytes of what they read and write.
@@ -132,7 +132,7 @@ struct BackwardKernel {
   bool is_packed(const std::string& name) const;
   bool has_row_starts() const { return is_packed("q") || is_packed("o"); }
   bool has_column_starts() const { return is_packed("k") || is_packed("v"); }
-  // Of kernels of one launch: what rows have instead of exponents, deltas and sums.
+  // What rows of kernels of one launch have instead of exponents, deltas and sums.
   std::vector<std::string> operands_of_rows() const;
   // The tensor maps of kCopied.
   plan::TensorMapArgument map_of(const std::string& name) const;

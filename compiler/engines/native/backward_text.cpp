@@ -295,6 +295,7 @@ class BackwardText : private SmallKernels {
     add(!is_short, "const float*", "exponents", "exponents");
     add(!is_short, "const float*", "deltas", "deltas");
     add(!is_short && kernel_.wants("dq"), "float*", "sums", "query_sums");
+    add(is_short && !kernel_.attention.is_pointwise(), "const unsigned short*", "o", "output_rows");
     add(is_short && !kernel_.attention.is_pointwise(), "const float*", "lse", "lse");
     add(is_short && kernel_.whole.reads_d_lse, "const float*", "d_lse", "d_lse");
     add(is_short && kernel_.wants("dq"), "unsigned short*", "dq", "dq");
@@ -348,7 +349,7 @@ class BackwardText : private SmallKernels {
     return is_short ? text : text + ending_text();
   }
 
-  // Of the skeleton, and its file.
+  // The function of the skeleton, and its file.
   const char* main_function() const {
     return kernel_.tile.is_short   ? "short_backward"
            : kernel_.tile.of_warps ? "backward_of_warps"

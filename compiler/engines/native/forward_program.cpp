@@ -40,14 +40,14 @@ class ForwardProgram {
     plan::Program program;
     program.tensors = bound_tensors(whole_, used, control);
     program.internals = control.internals;
-    if (!kernel_.is_scheduled()) {
+    if (kernel_.has_counter()) {
       program.internals.push_back(
           plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
     }
     program.params = bound_params(whole_, used);
     plan::KernelStep step{.outputs = kernel_.outputs,
-                          .zeroed = kernel_.is_scheduled() ? std::vector<std::string>()
-                                                           : std::vector<std::string>{kCounter},
+                          .zeroed = kernel_.has_counter() ? std::vector<std::string>{kCounter}
+                                                          : std::vector<std::string>(),
                           .launches = {},
                           .source = source_of(attention_, kernel_),
                           .facts = facts_of(attention_, kernel_)};
@@ -114,7 +114,7 @@ class ForwardProgram {
     for (const std::string& output : kernel_.outputs) {
       arguments.emplace_back(plan::TensorOperand{output});
     }
-    if (!kernel_.is_scheduled()) arguments.emplace_back(plan::TensorOperand{kCounter});
+    if (kernel_.has_counter()) arguments.emplace_back(plan::TensorOperand{kCounter});
     for (std::string& table : page_tables(attention_, kernel_)) {
       arguments.emplace_back(plan::TensorOperand{std::move(table)});
     }

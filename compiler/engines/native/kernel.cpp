@@ -384,7 +384,7 @@ class Source : private ConstantsText {
                                                         : "float";
       add(name, fmt::format("{}*", type), name);
     }
-    if (!kernel_.is_scheduled()) add("counter", "int*", "counter");
+    if (kernel_.has_counter()) add("counter", "int*", "counter");
     for (const std::string& table : page_tables(attention_, kernel_)) {
       parameters.push_back("const int* " + table);
     }

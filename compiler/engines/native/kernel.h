@@ -43,6 +43,8 @@ struct Kernel {
   std::string unshared{};
 
   bool is_scheduled() const { return workers > 0; }
+  // Whether blocks of threads take tiles from a counter, or count parts.
+  bool has_counter() const { return !is_scheduled() && !tile.walks; }
   bool shares_keys() const { return is_scheduled() && unshared.empty(); }
   // Whether tiles may be computed in parts.
   bool has_parts() const { return parts > 1 || is_scheduled(); }

@@ -51,8 +51,9 @@ std::int64_t bytes_of_warps(const ir::Attention& attention, const RowTile& tile,
   const std::int64_t of_diagonals =
       diagonals ? tile.warps() * 32 * (tile.rows / tile.row_groups + 8) : 0;
   const std::int64_t key_stages = tile.is_short ? tile.stages : 1;
-  const std::int64_t of_deltas = tile.is_short ? 2 * tile.warps() * 4 * tile.rows : 0;
-  return key_stages * 2 * tile.keys * (depth + width) + tile.stages * of_rows + of_deltas +
+  const std::int64_t of_outputs =
+      tile.is_short ? tile.stages * 2 * tile.rows * width + 4 * tile.rows : 0;  // and deltas
+  return key_stages * 2 * tile.keys * (depth + width) + tile.stages * of_rows + of_outputs +
          2 * matrices * tile.rows * tile.keys + of_random + 64 + 16 * 4 + 16 + of_diagonals;
 }
 
@@ -122,9 +123,9 @@ std::vector<RowTile> row_tiles_of_warps(const ir::Dims& dims, bool scatters) {
   return tiles;
 }
 
-// Of kernels of one launch; none was measured. What is left of the rate where a warp has few rows
-// is told by `rate`; several blocks of threads hide each other's waits. The fewest keys that are
-// enough are taken.
+// Tiles of kernels of one launch; none was measured. What is left of the rate where a warp has few
+// rows is told by `rate`; several blocks of threads hide each other's waits. The fewest keys that
+// are enough are taken.
 struct ShortTile {
   std::int64_t most;  // Dqk, Dv
   std::int64_t keys, rows, stages, row_groups, resident;
@@ -194,7 +195,11 @@ std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::C
                                  bool diagonals) {
   const ir::Dims& dims = attention.dims;
   const std::int64_t columns = std::max(dims[Dim::Dqk], dims[Dim::Dv]);
-  if (!context.rewrites.short_forms || !check_of_warps(attention, context).ok()) return {};
+  // Gradients of parts with random dropout were not those of the reference (HostPartial): others
+  // compute them.
+  const bool draws_parts = attention.dropout && attention.dropout->origin;
+  if (!context.rewrites.short_forms || draws_parts || !check_of_warps(attention, context).ok())
+    return {};
   std::vector<RowTile> tiles;
   std::int64_t most = 0, keys = 0;
   for (const ShortTile& row : kShortTiles) {

@@ -50,7 +50,7 @@ constexpr WarpRow kTilesOfWarps[] = {
     {256, 256, 1, 1, 16, 2, 4, 1, 0.24, true},
 };
 
-// Of kernels that walk items. None was measured; a held table takes no copies of blocks, which is
+// Tiles of kernels that walk items. None was measured; a held table takes no copies of blocks, which is
 // what others wait for.
 struct WalkingRow {
   std::int64_t most;  // Dqk, Dv

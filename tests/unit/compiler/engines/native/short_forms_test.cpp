@@ -109,7 +109,7 @@ TEST(NativeShortBackward, IsRefusedAloneWhereKeysAreMany) {
                     HasSubstr("leave out `--skeleton short`")));
 }
 
-// Of few keys, or with a table that batches share; not beside masks that give items unequal blocks.
+// Items of few keys, or with a table that batches share; not beside masks that give items unequal blocks.
 TEST(NativeWalkingForward, IsForItemsThatAreAlike) {
   const auto walks = [](const std::string& clauses) {
     const NativeProgram made = lowered(clauses, context_of(false));
