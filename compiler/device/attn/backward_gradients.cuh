@@ -89,9 +89,9 @@ struct Gradients : LayersOfGroup<C, E>::Steps {
     release(stages.keys_full());
     if constexpr (kRole != Role::keys) {
       this->template add_queries<kParts - 1>(last);
-      this->store_values(unit);
+      this->store_dv(unit);
     }
-    if constexpr (kRole != Role::values) this->store_keys(unit);
+    if constexpr (kRole != Role::values) this->store_dk(unit);
     steps ^= 1u << 31;
   }
 };

@@ -46,12 +46,12 @@ struct StoredKeys : Base {
   using Base::Base;
   using Base::tensors, Base::expressions, Base::key, Base::lane;
 
-  __device__ __forceinline__ void store_keys(int unit) const {
+  __device__ __forceinline__ void store_dk(int unit) const {
     const GradientFactors<C, E> factors{expressions};
     store<typename C::Keys>(tensors.dk, 0, unit, this->dk, factors.of_keys(), factors.stored_keys(),
                             tensors.amax_dk);
   }
-  __device__ __forceinline__ void store_values(int unit) const {
+  __device__ __forceinline__ void store_dv(int unit) const {
     const GradientFactors<C, E> factors{expressions};
     store<typename C::Values>(tensors.dv, C::kDepth, unit, this->dv, factors.of_values(),
                               factors.stored_values(), tensors.amax_dv);

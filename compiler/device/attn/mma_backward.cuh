@@ -106,8 +106,8 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
 
   __device__ __forceinline__ void finish_item() {
     const int unit = shared_word(stages.item_words());
-    this->store_values(unit);
-    this->store_keys(unit);
+    this->store_dv(unit);
+    this->store_dk(unit);
     if (threadIdx.x == 0) walker.steps = steps;
   }
 

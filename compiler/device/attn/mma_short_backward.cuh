@@ -125,8 +125,8 @@ struct ShortGradients : LayersOfShort<C, E>::Stored {
     for (int i = 0; i < kValueOutputs; ++i) dv[i] = 0;
   }
   __device__ __forceinline__ void store_keys() const {
-    this->store_values(now.unit);
-    this->store_keys(now.unit);
+    this->store_dv(now.unit);
+    this->store_dk(now.unit);
   }
 
   // What the next step needs.
