@@ -352,7 +352,7 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
     computed += figures.native_last * std::max(0.0, last - mean);
   }
   double moved = predicted_ms_of_moving(work.moved, gpu) - predicted_ms_of_moving(0, gpu);
-  const double margin = work.of_warps && (work.is_short || !gpu.measured) ? kUnmeasured : 1;
+  const double margin = work.of_warps && !gpu.measured ? kUnmeasured : 1;
   if (work.is_short)
     return margin * (launches_ms(work, true, figures) + std::max(std::max(all, longest), moved));
   if (context.backward()) {
