@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "compiler/ir/attention.h"
@@ -144,7 +145,7 @@ double bound_of_gradient(std::string_view name, const Types& types) {
 
 double bound_of_amax(std::string_view name, const Types& types) {
   if (name == "amax_o") return 2 * unit(types.dtype);
-  if (name == "amax_dp") return std::max(2 * unit(types.o), kBoundGradientBf16);
+  if (name == "amax_dp") return 2 * std::max(unit(types.o), unit(types.dtype));
   return 2 * bound_of_gradient(name.substr(name.find('_') + 1), types);
 }
 
@@ -161,6 +162,16 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
   result.why = fmt::format("relative L2 {:.2e} of {} {} exceeds {:.0e}", worst.relative_l2,
                            elements ? "element" : "row", place_text(worst.row, dims, elements),
                            result.row_bound);
+}
+
+// What the terms of an amax of a gradient are measured by: 2^-8 of its largest size, since kernels
+// have terms in 16 bits at least; for amax_dp by the sizes of dq. None without sizes.
+std::optional<double> size_of_amax(std::string_view name, const Outputs& sizes) {
+  if (!ir::is_amax(name)) return std::nullopt;
+  const std::string_view of = name == "amax_dp" ? "dq" : name.substr(name.find('_') + 1);
+  const auto size = sizes.find(std::string(of));
+  if (size == sizes.end() || size->second.values.empty()) return std::nullopt;
+  return 0x1p-8 * std::ranges::max(size->second.values);
 }
 
 double bound_of(std::string_view name, bool is_gradient, const Types& types) {
@@ -225,7 +236,9 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
                              dims_text(reference.dims));
   } else {
     Values all{found->second.values, reference.values, {}};
+    const std::optional<double> of_amax = size_of_amax(name, sizes);
     if (size != sizes.end()) all.sizes = size->second.values;
+    if (of_amax) all.sizes = {&*of_amax, 1};
     const Difference total = difference(all);
     if (size != sizes.end()) result.plain_l2 = plain(total);
     result.relative_l2 = relative(total);

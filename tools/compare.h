@@ -55,8 +55,10 @@ struct Types {
 // these at the reference's scales, so that most agree, or keep 16 bits of weights and ds, so that
 // the reference's rounding remains (0.42 u); their bound is r. A row's bound is 4 times that of its
 // tensor. amax_s has a bound of 2e-3, for it is taken before any rounding; of the others, a single
-// element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of o (at least
-// 1e-2) for amax_dp, and twice the bound of the gradient for its amax. lse and max have a bound of
+// element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of o or of
+// the weights that it is made of for amax_dp, and twice the bound of the gradient for its amax; of
+// both, the norm is 2^-8 of the gradient's largest size at least, which is there where all terms
+// cancel. lse and max have a bound of
 // 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats in fewer bits than
 // f32 has. With a prologue they have that bound, too: what it makes is rounded, and a number in the
 // middle of two may be rounded to the other one.

@@ -120,6 +120,7 @@ Result<std::vector<driver::Compiled>> compile_plans(const Options& options, cons
     auto pair = driver::compile_pair(spec.attention, *spec.source, spec.bindings, how);
     if (pair.ok() || !trains || pair.error().code != ErrorCode::unsupported) return pair;
     Error error = pair.error();
+    if (!error.message.starts_with("backward: ")) return error;
     error.notes.emplace_back(
         "the spec has a `grad` clause; use --direction fwd to compile only the forward");
     return error;

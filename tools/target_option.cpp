@@ -136,12 +136,14 @@ void add_skeleton(CLI::App& command, target::Rewrites& rewrites) {
       if (name == "short") rewrites.long_forms = false;
       if (name == "long") rewrites.short_forms = false;
     }
+    if (!rewrites.long_forms && !rewrites.short_forms)
+      throw CLI::ValidationError("--skeleton", "`short` and `long` exclude each other");
   };
   command
       .add_option_function<std::vector<std::string>>(
           "--skeleton", leave_out,
           "Skeleton of attnc's own kernels: mma, which every GPU since compute capability 8.0 "
-          "runs, to check it on a 9.0; of backwards over few keys, short, of one launch, or long")
+          "runs, to check it on a 9.0; of those for short sequences, short or long")
       ->default_text("wgmma on compute capability 9.0, else mma; of short and long, the faster")
       ->type_name("NAME[,NAME]")
       ->delimiter(',')

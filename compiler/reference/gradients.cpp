@@ -148,11 +148,13 @@ class RowProducts {
   }
 
   // What a weight, or the gradient of a product, is measured by: below the smallest normal number
-  // of its type, rounding makes errors as of that.
+  // of its type, rounding makes errors as of that, or of all of it.
   double measured(double factor, DType dtype, std::string_view scale) const {
     const double least = dtype == DType::e4m3 ? 0x1p-6 : 0x1p-14;
-    if (problem_.unrounded || factor == 0) return factor;
-    return std::max(std::abs(factor), least / problem_.quantizer(scale));
+    const double unit = dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
+    if (problem_.unrounded) return factor;
+    const double size = std::abs(factor);
+    return std::max(size, std::min(size / unit, least / problem_.quantizer(scale)));
   }
 
   // The gradient of a product of q and k as kernels round it.

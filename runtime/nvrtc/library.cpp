@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "runtime/base/answers.h"
@@ -227,14 +228,16 @@ class Compilation {
 };
 
 Result<Compiled> compile_or_find(const Source& source, const Nvrtc& nvrtc) {
-  const Answers answers;
+  // A library without a path is not told from others.
+  const Answers answers = nvrtc.path.empty() ? Answers("") : Answers();
   const std::string question = answers.is_kept() ? question_of(source, nvrtc) : "";
   ATTN_ASSIGN(const std::optional<std::string> answer, answers.find(question));
   if (answer) return compiled_in(*answer);
   Compilation compilation(nvrtc);
   ATTN_ASSIGN(std::string image, compilation.run(source));
   Compiled compiled{std::move(image), compilation.log()};
-  ATTN_RETURN_IF_ERROR(answers.keep(question, answer_of(compiled)));
+  // What cannot be kept, as where a disk is full, is compiled again.
+  std::ignore = answers.keep(question, answer_of(compiled));
   return compiled;
 }
 

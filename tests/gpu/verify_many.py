@@ -61,8 +61,7 @@ def verdict(case):
     wrong = {name: output for name, output in case["outputs"].items() if not output["ok"]}
     if not wrong:
         return "wrong", f"runs differ: {case['repetition']['deviations']}"
-    return "wrong", "; ".join(f"{name}: relative L2 {output['relative_l2']:.1e}, {output['why']}"
-                              for name, output in wrong.items())
+    return "wrong", "; ".join(f"{name}: {output['why']}" for name, output in wrong.items())
 
 
 def main():

@@ -106,6 +106,11 @@ constexpr const char* kClauses[] = {
     "dropout 0.3; mask q_idx + 40 >= kv_idx; outputs o, lse; grad q, k, v;",
     "learn sink: f32[Hq]; sink sink[h]; outputs o, lse; grad q, k, v, sink;",
     "weight sigmoid(score - 2); outputs o; grad q, k, v;",
+    // Rows and keys that no list has, whose weights are not 0 by what the forward knows of rows.
+    "mask q_idx >= 48; weight sigmoid(score - 2); outputs o; grad q, k, v;",
+    "mask q_idx < 64; learn sink: f32[Hq]; sink sink[h]; outputs o, lse; grad q, k, v, sink;",
+    "mask kv_idx >= 16; dropout 0.2; learn sink: f32[Hq]; sink sink[h]; outputs o, lse; "
+    "grad q, k, v, sink;",
 };
 INSTANTIATE_TEST_SUITE_P(Clauses, HostShort, ::testing::ValuesIn(kClauses));
 

@@ -7,8 +7,7 @@ namespace kernels {
 
 // Addresses in shared memory. Matrices are rows in swizzled panels (mma_panels.cuh). dS^T, with
 // several row groups P^T, and a table are rows of keys with the block's rows of q in a panel. With
-// kShort there
-// are as many stages of keys as of rows, and each warp has parts of deltas, and deltas.
+// kShort there are as many stages of keys as of rows.
 template <class C>
 struct BackwardStages<C, true> {
   static constexpr int kKeys = C::kKeys, kStages = C::kStages;

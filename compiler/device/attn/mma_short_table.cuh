@@ -22,13 +22,14 @@ struct TableOfHead {
     const int next = C::kTableOfHead ? head % C::kHeads : 0;
     if (next == held) return;
     held = next;
-    const unsigned short* const from = tensors.table_rows + held * C::kTableHead;
+    const unsigned short* const from = tensors.table_rows + (long long)held * C::kTableHead;
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < S::kKeys * kWords; i += S::kThreads) {
       const int key = i % S::kKeys, row = i / S::kKeys * 2;
       const bool there = key < C::kColumns;
-      const unsigned low = there && row < C::kRows ? from[row * C::kTableRow + key] : 0u;
-      const unsigned high = there && row + 1 < C::kRows ? from[(row + 1) * C::kTableRow + key] : 0u;
+      const unsigned short* const at = from + (long long)row * C::kTableRow + key;
+      const unsigned low = there && row < C::kRows ? *at : 0u;
+      const unsigned high = there && row + 1 < C::kRows ? at[C::kTableRow] : 0u;
       store_shared(word_of(key, row), low | high << 16);
     }
   }

@@ -94,12 +94,14 @@ class NativeBackward {
     return {};
   }
 
-  // Kernels of one launch walk all rows of a head, whatever masks show: lists tell what that is.
+  // Kernels of one launch walk all rows and keys of a head, also those that lists leave out, so
+  // that they mask scores wherever there is a mask.
   Status list_all() {
     const bool by_inputs = masks_read_inputs(kernel_.attention);
     ATTN_ASSIGN(kernel_.blocks,
                 row_blocks(kernel_.attention, by_inputs ? masks::Axes() : mask_axes_, kernel_.tile,
                            false, deadline_));
+    kernel_.blocks.masked = !kernel_.attention.masks.empty();
     return {};
   }
 

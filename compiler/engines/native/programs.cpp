@@ -146,7 +146,10 @@ class Native {
   }
 
   void add_tiles() {
-    for (const Tile& tile : tiles(expressions_of(attention_, true, true))) {
+    for (const Tile& tile : tiles_that_walk()) add(tile);
+    const bool only_short = !context_.rewrites.long_forms && !choices_.empty();
+    for (const Tile& tile :
+         only_short ? std::vector<Tile>() : other_tiles(expressions_of(attention_, true, true))) {
       if (tile.spare && !choices_.empty())
         spares_.push_back(tile);
       else
@@ -297,14 +300,6 @@ class Native {
 
   static std::int64_t widest_part(const Tile& tile) {
     return tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
-  }
-
-  // Those that walk items beside others, or alone.
-  std::vector<Tile> tiles(const Expressions& expressions) const {
-    std::vector<Tile> all = tiles_that_walk();
-    if (!context_.rewrites.long_forms && !all.empty()) return all;
-    std::ranges::copy(other_tiles(expressions), std::back_inserter(all));
-    return all;
   }
 
   // For short sequences of many batches, and for tables that these have in common.

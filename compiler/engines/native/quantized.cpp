@@ -67,7 +67,7 @@ std::string bound_object(const ir::Attention& attention) {
 
 // Bytes that rows may be read by.
 std::int64_t vector_of_values(const ir::Attention& attention) {
-  if (check_layout(attention, "v").ok()) return 16;
+  if (attention.dims[Dim::Dv] % 16 == 0 && check_layout(attention, "v").ok()) return 16;
   return moves_in_vectors(stored_dims(attention, "v"), stored_strides(attention, "v")) ? 8 : 1;
 }
 

@@ -195,11 +195,7 @@ std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::C
                                  bool diagonals) {
   const ir::Dims& dims = attention.dims;
   const std::int64_t columns = std::max(dims[Dim::Dqk], dims[Dim::Dv]);
-  // Gradients of parts with random dropout were not those of the reference (HostPartial): others
-  // compute them.
-  const bool draws_parts = attention.dropout && attention.dropout->origin;
-  if (!context.rewrites.short_forms || draws_parts || !check_of_warps(attention, context).ok())
-    return {};
+  if (!context.rewrites.short_forms || !check_of_warps(attention, context).ok()) return {};
   std::vector<RowTile> tiles;
   std::int64_t most = 0, keys = 0;
   for (const ShortTile& row : kShortTiles) {

@@ -71,8 +71,18 @@ TEST(Compare, BoundsIn8BitsFollowFromEachType) {
   EXPECT_DOUBLE_EQ(bound_in_8_bits("o", current), e4m3 / std::sqrt(2));
   EXPECT_DOUBLE_EQ(bound_in_8_bits("dq", current), e5m2);
   EXPECT_DOUBLE_EQ(bound_in_8_bits("dv", current), e4m3);
-  EXPECT_DOUBLE_EQ(bound_in_8_bits("amax_dp", current), 1e-2);
+  EXPECT_DOUBLE_EQ(bound_in_8_bits("amax_dp", current), 2 * 0x1p-4);
   EXPECT_DOUBLE_EQ(bound_in_8_bits("lse", current), bound_in_8_bits("lse", DType::bf16));
+}
+
+TEST(Compare, AmaxOfTermsThatCancelIsRelativeToTheirSizes) {
+  const auto compared = [](const char* name, double value) {
+    const Outputs sizes = {{"dq", tensor({0.25, 1})}};
+    return compare({{name, tensor({value})}}, {{name, tensor({0})}}, DType::e4m3, sizes).at(0);
+  };
+  EXPECT_TRUE(compared("amax_dp", 1e-4).agrees() && compared("amax_dq", 1e-4).agrees());
+  EXPECT_FALSE(compared("amax_dp", 1e-3).agrees() || compared("amax_dq", 1e-2).agrees());
+  EXPECT_FALSE(compared("amax_dk", 1e-4).agrees());  // without sizes
 }
 
 // Relative to the largest score: sums of 8-bit products have few bits.
