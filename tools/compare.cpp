@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
 
 #include "compiler/ir/attention.h"
@@ -164,16 +163,6 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
                            result.row_bound);
 }
 
-// What the terms of an amax of a gradient are measured by: 2^-8 of its largest size, since kernels
-// have terms in 16 bits at least; for amax_dp by the sizes of dq. None without sizes.
-std::optional<double> size_of_amax(std::string_view name, const Outputs& sizes) {
-  if (!ir::is_amax(name)) return std::nullopt;
-  const std::string_view of = name == "amax_dp" ? "dq" : name.substr(name.find('_') + 1);
-  const auto size = sizes.find(std::string(of));
-  if (size == sizes.end() || size->second.values.empty()) return std::nullopt;
-  return 0x1p-8 * std::ranges::max(size->second.values);
-}
-
 double bound_of(std::string_view name, bool is_gradient, const Types& types) {
   const bool narrow = types.dtype == DType::f16;
   if (name == "amax_s") return kBoundAmaxOfWeights;
@@ -236,9 +225,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
                              dims_text(reference.dims));
   } else {
     Values all{found->second.values, reference.values, {}};
-    const std::optional<double> of_amax = size_of_amax(name, sizes);
     if (size != sizes.end()) all.sizes = size->second.values;
-    if (of_amax) all.sizes = {&*of_amax, 1};
     const Difference total = difference(all);
     if (size != sizes.end()) result.plain_l2 = plain(total);
     result.relative_l2 = relative(total);

@@ -57,11 +57,10 @@ struct Types {
 // tensor. amax_s has a bound of 2e-3, for it is taken before any rounding; of the others, a single
 // element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of o or of
 // the weights that it is made of for amax_dp, and twice the bound of the gradient for its amax; of
-// both, the norm is 2^-8 of the gradient's largest size at least, which is there where all terms
-// cancel. lse and max have a bound of
-// 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats in fewer bits than
-// f32 has. With a prologue they have that bound, too: what it makes is rounded, and a number in the
-// middle of two may be rounded to the other one.
+// both, the norm is that of their `sizes` at least, where all terms cancel. lse and max have a
+// bound of 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats in fewer
+// bits than f32 has. With a prologue they have that bound, too: what it makes is rounded, and a
+// number in the middle of two may be rounded to the other one.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each

@@ -167,6 +167,13 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
   for (auto& [name, tensor] : gradients.sizes) {
     result.sizes[gradient::gradient_name(name)] = std::move(tensor);
   }
+  // Where terms cancel, what is left of them is an error of 2^-8 of them at most, since kernels
+  // have them in 16 bits at least; amax_dp is of the terms of dq.
+  for (const auto& [name, size] : gradients.amax_sizes) {
+    const io::HostTensor of_amax = {DType::f32, {1}, {0x1p-8 * size}};
+    result.sizes[name] = of_amax;
+    if (name == "amax_dq") result.sizes["amax_dp"] = of_amax;
+  }
   return result;
 }
 

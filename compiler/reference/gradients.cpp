@@ -559,7 +559,11 @@ void scale_gradients(const Problem& problem, Gradients& result) {
     }
     const auto sizes = result.sizes.find(name);
     if (sizes == result.sizes.end()) continue;
-    for (double& size : sizes->second.values) size *= scale;
+    double& largest = result.amax_sizes["amax_d" + name];
+    for (double& size : sizes->second.values) {
+      largest = std::max(largest, size);
+      size *= scale;
+    }
   }
 }
 
