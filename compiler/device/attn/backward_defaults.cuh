@@ -14,7 +14,7 @@ struct BackwardDefaults {
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   static constexpr bool kOfWarps = false;  // products are those of warps (mma_backward.cuh)
   static constexpr int kRowGroups = 1;     // of warps that share keys, then
-  // Of how many 16 columns keys, and values, stay in registers, then.
+  // Keys, and values, of so many 16 columns stay in registers, then.
   static constexpr int kHeldKeys = 0, kHeldValues = 0;
   static constexpr bool kScatters = false;  // no instruction adds vectors to memory, then
   // All keys of a head are one block, then, and one launch is all (mma_short_backward.cuh). A part

@@ -78,7 +78,7 @@ class BackwardConstants {
     return sizes;
   }
 
-  // Of those that a tile may hold, as many as there are.
+  // As many of those that a tile may hold as there are.
   std::int64_t held_steps(std::int64_t most, Dim columns) const {
     return std::min(most, ceil_div(kernel_.dims[columns], 16));
   }

@@ -22,11 +22,10 @@ using ir::Op;
 constexpr double kRandom = 0.56e-9;      // ms of the whole H200, a score, by random dropout
 constexpr double kRandomAgain = 1.2e-9;  // the same, in the backward
 
-constexpr double kUnmeasured =
-    1.15;  // times as long: a margin, for kernels of warps where none ran
-// Of what kernels of warps take on an H200, what their products would take alone, forward and
-// backward: 390 and 284 TFLOP/s of D 128, where such products have 673. The rest, mostly reads of
-// shared memory, takes as many clocks on each GPU.
+constexpr double kUnmeasured = 1.15;  // a margin, for kernels of warps where none ran
+// The share of their time that products of kernels of warps would take alone on an H200, forward
+// and backward: these have 390 and 284 TFLOP/s with D 128, such products 673. The rest, mostly
+// reads of shared memory, takes as many clocks on each GPU.
 constexpr double kProductsOfWarps = 0.58, kProductsOfWarpsBack = 0.42;
 constexpr double kNarrow = 128;            // of q and v together, as the next ones
 constexpr double kWidthOfRows = 256;       // that rows were measured with

@@ -22,7 +22,7 @@ struct RowTile {
   std::int64_t row_groups = 1;  // warps that share 16 keys, and divide the rows of a block
   std::int64_t resident = 1;    // blocks of threads of a multiprocessor
   bool scatters = false;        // no instruction of the GPU adds vectors to memory
-  // Of how many 16 columns keys, and values, stay in registers, at most.
+  // Keys, and values, of so many 16 columns stay in registers, at most.
   std::int64_t held_keys = 0, held_values = 0;
   bool is_short = false;        // all keys of a head are one block (attn/mma_short_backward.cuh)
 

@@ -82,7 +82,7 @@ struct Tile {
   std::int64_t shared_bytes() const;
   // Aligns shared memory: products of warp groups want whole patterns of a swizzle, others rows.
   std::int64_t alignment() const { return of_warps ? 128 : 1024; }
-  // Of how many 16 columns queries stay in registers; with `of_warps`.
+  // Queries of so many 16 columns stay in registers; with `of_warps`.
   std::int64_t held_queries() const;
 };
 
