@@ -166,9 +166,7 @@ RowTile tile_of(const ShortTile& row, const ir::Dims& dims) {
 }  // namespace
 
 std::int64_t room_of(const RowTile& tile, const target::Context& context) {
-  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
-  const std::int64_t most = target::limit(target::Capability::shared_bytes_of_block, context);
-  return (most + kReserved) / tile.resident - kReserved;
+  return room_of(tile.resident, target::limit(target::Capability::shared_bytes_of_block, context));
 }
 
 std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,

@@ -91,6 +91,10 @@ struct Tile {
 // copied too; tiles without room for it have no stage of it.
 std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
                             const std::optional<Table>& table);
+// Bytes of shared memory that a block of threads may have, so many of which share a
+// multiprocessor. `most_shared`: what one may have alone.
+std::int64_t room_of(std::int64_t resident, std::int64_t most_shared);
+
 // The same of kernels of warps, for head dimensions up to kMostDepthOfWarps, within so many bytes
 // of shared memory. They copy no table.
 std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,

@@ -65,12 +65,6 @@ constexpr WalkingRow kWalkingTiles[] = {
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-// Bytes of shared memory of a block of threads, so many of which share a multiprocessor.
-std::int64_t room_of(std::int64_t resident, std::int64_t most_shared) {
-  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
-  return (most_shared + kReserved) / resident - kReserved;
-}
-
 // The tile of a row, with as many stages as shared memory has room for; none with too few.
 std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, bool by_head,
                             std::int64_t most_shared) {
@@ -107,6 +101,11 @@ Tile tile_of(const WalkingRow& row, const ir::Attention& attention,
 }
 
 }  // namespace
+
+std::int64_t room_of(std::int64_t resident, std::int64_t most_shared) {
+  constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads
+  return (most_shared + kReserved) / resident - kReserved;
+}
 
 std::vector<Tile> walking_tiles(const ir::Attention& attention, const std::optional<Table>& table,
                                 std::int64_t most_shared) {
