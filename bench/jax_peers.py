@@ -1,7 +1,7 @@
 """jax_peers.py [--size S] [--host]: attn.jax beside jax.nn.dot_product_attention (cuDNN) and, where it has the case,
 Pallas' attention, on one GPU: milliseconds of a forward and of a forward with its backward, the best of a few rounds.
-Prints a table. With --host also what a jitted call of an attention takes the host beside one of an FFI call of nothing, and
-whether calls are captured into CUDA graphs."""
+Prints a table. With --host also what a jitted call of an attention takes the host beside FFI calls of nothing and of an
+empty kernel (libattn_bench_xla.so, of the build), and whether calls are captured into CUDA graphs."""
 
 import argparse
 import ctypes
@@ -42,42 +42,46 @@ def alibi(score, b, h, q_idx, kv_idx):
     return score + (kv_idx - q_idx) * jnp.exp2(-((h + 1) * 8.0 / H))
 
 
-def cudnn(**options):
-    return lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation="cudnn", **options)
+def cudnn(named=(), **options):
+    """jax.nn's attention; the arrays beside q, k and v are the arguments `named`."""
+    return lambda q, k, v, *more: jax.nn.dot_product_attention(q, k, v, implementation="cudnn",
+                                                               **dict(zip(named, more)), **options)
 
 
-def pallas(segments=None):
+def pallas():
     from jax.experimental.pallas.ops.gpu import attention
 
-    return lambda q, k, v: attention.mha(q, k, v, segments, sm_scale=D**-0.5, causal=True)
+    return lambda q, k, v, segments=None: attention.mha(q, k, v, segments, sm_scale=D**-0.5, causal=True)
 
 
 def mine(score_mod=None, mask_mod=None):
     return lambda q, k, v: attn.jax.flex_attention(q, k, v, score_mod, mask_mod, layout="bshd")
 
 
+def documents(q, k, v, doc):
+    return mine(None, lambda b, h, q_idx, kv_idx: (q_idx >= kv_idx) & (doc[b, q_idx] == doc[b, kv_idx]))(q, k, v)
+
+
+def biased(q, k, v, bias):
+    return mine(lambda score, b, h, q_idx, kv_idx: score + bias[b, h, q_idx, kv_idx])(q, k, v)
+
+
 def cases(rows):
-    """The attentions of each peer, by the name of a case; None if it has none."""
+    """The attentions of each peer by the name of a case, each with the arrays it takes beside q, k and v; None if a
+    peer has not the case. All arrays are arguments: XLA would fold those that a function closes over."""
     place = np.arange(rows)
     slopes = np.exp2(-(np.arange(1, H + 1) * 8.0 / H))
     distances = jnp.asarray(slopes[:, None, None] * (place[None] - place[:, None]), jnp.bfloat16)[None]
     doc = jnp.asarray(np.broadcast_to(place // 700, (B, rows)), jnp.int32)
     same = (doc[:, None, :, None] == doc[:, None, None, :]) & jnp.asarray(place[:, None] >= place)
     bias = some((B, H, rows, rows), 9)
-
-    def in_document(b, h, q_idx, kv_idx):
-        return (q_idx >= kv_idx) & (doc[b, q_idx] == doc[b, kv_idx])
-
-    def biased(score, b, h, q_idx, kv_idx):
-        return score + bias[b, h, q_idx, kv_idx]
-
     return {
-        "causal": (mine(None, causal), cudnn(is_causal=True), pallas()),
-        "window": (mine(None, window), cudnn(is_causal=True, local_window_size=(WINDOW, 0)), None),
-        "softcap": (mine(softcap, causal), None, None),
-        "alibi": (mine(alibi, causal), cudnn(bias=distances, is_causal=True), None),
-        "document": (mine(None, in_document), cudnn(mask=same), pallas(doc)),
-        "bias": (mine(biased), cudnn(bias=bias), None),
+        "causal": ((mine(None, causal),), (cudnn(is_causal=True),), (pallas(),)),
+        "window": ((mine(None, window),), (cudnn(is_causal=True, local_window_size=(WINDOW, 0)),), None),
+        "softcap": ((mine(softcap, causal),), None, None),
+        "alibi": ((mine(alibi, causal),), (cudnn(["bias"], is_causal=True), distances), None),
+        "document": ((documents, doc), (cudnn(["mask"]), same), (pallas(), doc)),
+        "bias": ((biased, bias), (cudnn(["bias"]), bias), None),
     }
 
 
@@ -93,13 +97,14 @@ def milliseconds(run, given):
     return best
 
 
-def measured(function, given):
+def measured(attention, given):
     """The times of a forward, and of one with its backward; a text if it fails."""
-    if function is None:
+    if attention is None:
         return "-", "-"
+    function, *more = attention
     try:
-        both = jax.grad(lambda q, k, v: jnp.sum(function(q, k, v).astype(jnp.float32) ** 2), (0, 1, 2))
-        return tuple(f"{milliseconds(jax.jit(each), given):.3f}" for each in (function, both))
+        both = jax.grad(lambda *given: jnp.sum(function(*given).astype(jnp.float32) ** 2), (0, 1, 2))
+        return tuple(f"{milliseconds(jax.jit(each), (*given, *more)):.3f}" for each in (function, both))
     except Exception as error:
         return (f"{type(error).__name__}: {str(error).splitlines()[0][:60]}",) * 2
 
@@ -118,15 +123,17 @@ def microseconds(run, given, calls=3000):
 
 def host():
     q = some((1, 128, 1, 64), 1)
-    folder = pathlib.Path(__file__).resolve().parent.parent / "build" / "tests" / "standin"
-    nothing = ctypes.CDLL(str(folder / "libattn_standin_xla.so")).standin_xla_nothing
-    jax.ffi.register_ffi_target("nothing", jax.ffi.pycapsule(nothing), platform="CUDA")
+    handlers = ctypes.CDLL(str(next(pathlib.Path(__file__).resolve().parent.parent.glob("build/**/libattn_bench_xla.so"))))
     shape = jax.ShapeDtypeStruct(q.shape, q.dtype)
-    bare = jax.jit(lambda q, k, v: jax.ffi.ffi_call("nothing", shape)(q, k, v))
+    bare = {}
+    for name in ("nothing", "kernel"):
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(handlers, f"bench_xla_{name}")), platform="CUDA")
+        bare[name] = jax.jit(lambda q, k, v, name=name: jax.ffi.ffi_call(name, shape)(q, k, v))
     ours = jax.jit(mine(None, causal))
-    for round in range(2):
-        print(f"host: {microseconds(ours, (q, q, q)):.2f} us a call, {microseconds(bare, (q, q, q)):.2f} us one of"
-              " nothing", flush=True)
+    for round in range(3):
+        times = {name: microseconds(run, (q, q, q)) for name, run in {"ours": ours, **bare}.items()}
+        print(f"host: {times['ours']:.2f} us a call, {times['nothing']:.2f} us one of nothing, {times['kernel']:.2f} us"
+              " one of an empty kernel", flush=True)
 
     def layers(q):
         for _ in range(8):

@@ -59,3 +59,19 @@ def assert_close(found, expected, tolerance=1e-9):
     for x, y in pairs:
         assert x.shape == y.shape and x.dtype == y.dtype, (x.shape, x.dtype, y.shape, y.dtype)
         np.testing.assert_allclose(np.asarray(x, np.float64), np.asarray(y, np.float64), tolerance, tolerance)
+
+
+def some(shape, seed, dtype=jnp.bfloat16, scale=1.0):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape) * scale, dtype)
+
+
+def difference(found, wanted):
+    """Relative L2 distance; infinity if the first is not finite."""
+    x, y = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    hidden = np.isneginf(y)
+    x, y = np.where(hidden, 0, x), np.where(hidden, 0, y)
+    return float(np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30)) if np.isfinite(x).all() else np.inf
+
+
+def on_cpu(tree):
+    return jax.tree.map(lambda x: jax.device_put(np.asarray(x), jax.devices("cpu")[0]), tree)

@@ -15,7 +15,6 @@ try:
     GPUS = jax.devices("cuda")
 except RuntimeError:
     pytest.skip("JAX finds no CUDA GPU", allow_module_level=True)
-CPU = jax.devices("cpu")[0]
 
 import jax.numpy as jnp  # noqa: E402
 from jax.sharding import Mesh, NamedSharding  # noqa: E402
@@ -23,117 +22,30 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import attn  # noqa: E402
 import attn.jax  # noqa: E402
-from attn.arguments import extent  # noqa: E402
+import jax_specs  # noqa: E402
+from jax_dense import difference, on_cpu, some  # noqa: E402
 
-B, H, S, D = 2, 4, 160, 64
+B, H, S, D = jax_specs.B, 4, jax_specs.S, 64
 FORWARD, BACKWARD = 6e-3, 1.5e-2
 
-# Values of the integers that specs read, for the sizes above.
-INTEGERS = {
-    "lengths_kv": lambda shape: np.array([S, S // 3]), "lengths_q": lambda shape: np.array([S, S // 3]),
-    "doc": lambda shape: np.broadcast_to(np.arange(shape[-1]) // 50, shape),
-    "document": lambda shape: np.broadcast_to(np.arange(shape[-1]) // 50, shape),
-    "prefix": lambda shape: np.full(shape, 40),
-}
-# Values of floats where those of a normal distribution would leave scores all but equal, so that gradients are
-# differences of nearly the same numbers: of norms and rotations.
-FLOATS = {
-    "q_weight": lambda shape: 1 + 0.2 * np.sin(np.arange(shape[0])),
-    "k_weight": lambda shape: 1 + 0.2 * np.cos(np.arange(shape[0])),
-    "cosines": lambda shape: np.cos(_angles(shape)), "sines": lambda shape: np.sin(_angles(shape)),
-}
-SPECS = ("causal", "alibi", "alibi_slopes", "bias_full", "softcap", "sliding_window", "t5_bias", "gpt_oss", "padding",
-         "document_causal", "gemma2_local", "learned_bias_qk", "sigmoid_causal", "qk_norm", "squared")
-
-
-def _angles(shape):
-    return np.arange(shape[0])[:, None] * 100.0 ** (-np.arange(shape[1]) / shape[1])
-
-
-def some(shape, seed, dtype=jnp.bfloat16, scale=1.0):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape) * scale, dtype)
-
-
 CAUSAL = "attention c { dims B, Hq, Hkv = Hq, Sq, Skv = Sq, D; mask q_idx >= kv_idx; }"
-
-
-def inputs_of(f):
-    """q, k and v, and the captured tensors of a spec."""
-    key_heads = f.bindings.get("Hkv", H)
-    q, k, v = (some((B, heads, S, D), seed) for seed, heads in enumerate((H, key_heads, key_heads)))
-    sizes = {"B": B, "Hq": H, "Hkv": key_heads, "Sq": S, "Skv": S, "Dqk": D, "Dv": D}
-    captured = {}
-    for name, one in f.described.inputs.items():
-        if one.optional:
-            continue
-        shape = tuple(int(extent(dim, sizes)) for dim in one.dims)
-        if name in FLOATS:
-            captured[name] = jnp.asarray(FLOATS[name](shape), jnp.float32)
-        elif "f" in one.dtype:
-            captured[name] = some(shape, len(captured) + 5, jnp.float32, 0.3)
-        else:
-            captured[name] = jnp.asarray(INTEGERS[name](shape), {"i32": jnp.int32, "i64": jnp.int32}[one.dtype])
-    return (q, k, v), captured
-
-
-def difference(found, wanted):
-    """Relative L2 distance; infinity if the first is not finite."""
-    x, y = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
-    hidden = np.isneginf(y)
-    x, y = np.where(hidden, 0, x), np.where(hidden, 0, y)
-    return np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30) if np.isfinite(x).all() else np.inf
-
-
-def loss_of(f):
-    """A number whose gradient of o is the same everywhere, and random: sums of a regular one cancel."""
-    def loss(qkv, learned, rest):
-        outputs = f(*qkv, **learned, **rest)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        o = outputs[f.described.outputs.index("o")].astype(jnp.float32)
-        return jnp.sum(o * some(o.shape, 11).astype(jnp.float32))
-
-    return loss
-
-
-def on_cpu(tree):
-    return jax.tree.map(lambda x: jax.device_put(np.asarray(x), CPU), tree)
-
-
-def differences(names, found, wanted):
-    """Those of all arrays of two trees, by name."""
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
-    assert all(x.dtype == y.dtype for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)))
-    return {name: float(difference(x, y)) for name, (x, y) in zip(names, pairs)}
-
-
-@pytest.mark.parametrize("name", SPECS)
-def test_specs(name):
-    group = attn.Spec.of(name).described().facts["group"]
-    f = attn.compile(name, Hq=H, Hkv=max(1, H // group))
-    qkv, captured = inputs_of(f)
-    learned = {each: x for each, x in captured.items() if each in f.described.learned}
-    rest = {each: x for each, x in captured.items() if each not in learned}
-    compiled = jax.jit(lambda qkv, captured: f(*qkv, **captured))
-    outputs = differences(f.described.outputs, compiled(qkv, captured), compiled(*on_cpu((qkv, captured))))
-    gradient = jax.jit(jax.grad(loss_of(f), (0, 1)))
-    found, wanted = gradient(qkv, learned, rest), gradient(*on_cpu((qkv, learned, rest)))
-    gradients = differences(("q", "k", "v", *sorted(learned)), found, wanted)
-    assert max(outputs.values()) < FORWARD and max(gradients.values()) < BACKWARD, (outputs, gradients)
 
 
 def test_a_prologue_whose_scores_are_all_but_equal():
     """Norms with small weights: the forward says little of q and k there, but their gradients do."""
     f = attn.compile("qk_norm", Hq=H, Hkv=1)
-    qkv, captured = inputs_of(f)
+    qkv, captured = jax_specs.inputs_of("qk_norm", f.described, 1)
     captured |= {name: captured[name] * 0.3 for name in ("q_weight", "k_weight")}
-    gradient = jax.jit(jax.grad(lambda qkv, captured: loss_of(f)(qkv, {}, captured)))
-    found = differences("qkv", gradient(qkv, captured), gradient(*on_cpu((qkv, captured))))
+    weights = some(qkv[0].shape, 11).astype(jnp.float32)  # regular ones cancel
+    gradient = jax.jit(jax.grad(lambda qkv, captured: jnp.sum(f(*qkv, **captured)[0].astype(jnp.float32) * weights)))
+    found = {name: difference(x, y) for name, x, y in zip("qkv", gradient(qkv, captured),
+                                                          gradient(*on_cpu((qkv, captured))))}
     assert max(found.values()) < BACKWARD, found
 
 
 def test_gradients_of_lse_and_order_of_dimensions():
     f = attn.compile("attention c { dims B, Hq, Hkv = Hq // 2, Sq, D; mask q_idx >= kv_idx; outputs o, lse; }", Hkv=2)
-    qkv, _ = inputs_of(f)
+    qkv = tuple(some((B, heads, S, D), seed) for seed, heads in enumerate((H, 2, 2)))
 
     def loss(qkv, layout="bhsd"):
         qkv = tuple(x.swapaxes(1, 2) for x in qkv) if layout == "bshd" else qkv
@@ -248,7 +160,7 @@ def test_exported_programs_run_in_a_fresh_process_without_the_compiler(tmp_path)
 @pytest.mark.skipif(len(GPUS) < 2, reason="one GPU")
 def test_two_gpus_keep_batches_and_heads_divided():
     f = attn.compile("alibi_slopes", Hq=H, Hkv=H)
-    (q, k, v), captured = inputs_of(f)
+    (q, k, v), captured = jax_specs.inputs_of("alibi_slopes", f.described, H)
 
     def loss(q, k, v, captured):
         return jnp.sum(jnp.sin(f(q, k, v, **captured)[0].astype(jnp.float32)))

@@ -106,14 +106,3 @@ STANDIN_API void* standin_xla_initialize(void* call) {
   return with_buffers(call, handlers.initialize);
 }
 STANDIN_API void* standin_xla_execute(void* call) { return with_buffers(call, handlers.execute); }
-
-// A call of nothing, for benchmarks on a GPU.
-STANDIN_API void* standin_xla_nothing(void* frame) {
-  const auto& call = *static_cast<const ffi::Call*>(frame);
-  if (call.extensions == nullptr) return nullptr;
-  ffi::Metadata& metadata = *reinterpret_cast<ffi::MetadataExtension*>(call.extensions)->metadata;
-  metadata.version.major = ffi::kMajor;
-  metadata.version.minor = ffi::kMinor;
-  metadata.traits = ffi::kCommandBuffers;
-  return nullptr;
-}
