@@ -20,7 +20,8 @@ import jax.numpy as jnp  # noqa: E402
 import attn.jax  # noqa: E402
 from attn.trace import trace  # noqa: E402
 from mods import MODS, B, H, S  # noqa: E402
-from test_jax_gpu import BACKWARD, FORWARD, CPU, difference, some  # noqa: E402
+from jax_dense import difference, on_cpu, some  # noqa: E402
+from test_jax_gpu import BACKWARD, FORWARD  # noqa: E402
 
 D = 64
 
@@ -47,7 +48,7 @@ def function(name):
 def computed(name):
     run, given = function(name), tensors()
     (_, o), gradients = run(*given)
-    (_, wanted), others = run(*[jax.device_put(x, CPU) for x in given])
+    (_, wanted), others = run(*on_cpu(given))
     return [difference(x, y) for x, y in ((o, wanted), *zip(gradients, others))]
 
 

@@ -1,5 +1,6 @@
 """Every spec of specs/ that attn.jax serves, on a GPU, beside the reference in double precision: outputs and gradients."""
 
+import concurrent.futures
 import os
 import pathlib
 
@@ -45,8 +46,8 @@ def differences(names, function, given):
     return {name: difference(x, y) for name, x, y in zip(names, found, wanted, strict=True)}
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_spec(name):
+def computed(name):
+    """The differences of outputs and of gradients."""
     described = attn.Spec.of(name).described()
     sizes = sizes_of(name, described)
     f = attn.compile(name, **{dim: sizes[dim] for dim in ("Hq", "Hkv")}, **PARAMETERS.get(name, {}))
@@ -60,14 +61,26 @@ def test_spec(name):
         return f(*qkv, **others, **more)
 
     outputs = differences(described.outputs, run, (qkv, others))
-    assert max(outputs.values()) < FORWARD, outputs
     if name in WITHOUT_GRADIENTS:
-        return
+        return outputs, {}
     learned = {each: x for each, x in others.items() if each in described.learned}
     rest = {each: x for each, x in others.items() if each not in learned}
     gradient = jax.grad(loss_of(run, described.outputs.index("o")), (0, 1))
-    gradients = differences(("dq", "dk", "dv", *sorted(learned)), gradient, (qkv, learned, rest))
-    assert max(gradients.values()) < BACKWARD, gradients
+    return outputs, differences(("dq", "dk", "dv", *sorted(learned)), gradient, (qkv, learned, rest))
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The differences of all specs, whose plans are compiled by several processes at once."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return {name: pool.submit(computed, name) for name in SPECS}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_spec(name, found):
+    outputs, gradients = found[name].result()
+    assert max(outputs.values()) < FORWARD, outputs
+    assert max(gradients.values(), default=0) < BACKWARD, gradients
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
