@@ -7,7 +7,7 @@ from jax_dense import some
 from attn.arguments import extent
 
 B, S = 2, 160
-PAGE, TABLE = 64, np.array([[5, 0, 8], [2, 3, 7]])
+PAGE, TABLE = 64, np.array([[5, 0, 4], [2, 3, 1]])
 
 ROWS = {"chunked_prefill": 48, "cross": 96, "decode": 1, "decode_gqa": 1, "paged_decode": 1, "thd": 100, "tree_mask": 64,
         "split_kv": 1}
@@ -67,7 +67,7 @@ def shapes_of(described, sizes):
     for name, dims in shapes.items():
         heads, depth = sizes[dims[1]], sizes[dims[3]]
         if name in described.tables:
-            yield (9, heads, PAGE, depth)
+            yield (TABLE.size, heads, PAGE, depth)
         elif name in described.packed:
             yield (250, heads, depth)
         else:

@@ -50,7 +50,9 @@ def computed(name):
     """The differences of outputs and of gradients."""
     described = attn.Spec.of(name).described()
     sizes = sizes_of(name, described)
-    f = attn.compile(name, **{dim: sizes[dim] for dim in ("Hq", "Hkv")}, **PARAMETERS.get(name, {}))
+    is_dense = not described.tables and not described.packed  # else the plan has the sizes that are bound
+    bound = ("Hq", "Hkv") if is_dense else ("B", "Hq", "Hkv", "Sq", "Skv")
+    f = attn.compile(name, **{dim: sizes[dim] for dim in bound}, **PARAMETERS.get(name, {}))
     described = f.described
     qkv, others = inputs_of(name, described)
     more = {"temperature": 0.7} if "temperature" in described.params else {}
