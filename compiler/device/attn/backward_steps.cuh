@@ -14,6 +14,9 @@ struct StepsOfBoth : Base {
       Base::release, Base::parity_of, Base::multiply_keys, Base::multiply_gradients,
       Base::add_product, Base::pin_queries, Base::weigh, Base::make_slopes, Base::learn;
 
+  // Scores of 128 rows take the registers of weights that a product still reads.
+  static constexpr bool kEndsWeights = C::kBlockRows > 64;
+
   template <Role kRole, bool kPrevious, bool kNext>
   __device__ __forceinline__ void step() {
     const unsigned n = steps & 1, before = n ^ 1;
@@ -24,13 +27,16 @@ struct StepsOfBoth : Base {
     weigh(n);
     add_product(dv, p, stages.gradient(n), kPrevious);
     wait(empty_of(stages.slope_full(n)), parity_of(steps) ^ 1);
-    wait_for_products<1>();
+    wait_for_products<kEndsWeights ? 0 : 1>();
     pin(dp);
+    if constexpr (kEndsWeights) pin(dv);
     make_slopes(n);
     add_product(dk, ds, stages.query(n), kPrevious);
     learn();
-    wait_for_products<1>();
-    pin(dv);
+    if constexpr (!kEndsWeights) {
+      wait_for_products<1>();
+      pin(dv);
+    }
     release(stages.gradient_full(n));
     if constexpr (kPrevious) {
       wait(stages.slope_full(before), parity_of(steps - 1));

@@ -19,6 +19,8 @@ struct Products;
 #define ATTN_NEW_16 ATTN_NEW_8, ATTN_NEW(8)
 #define ATTN_NEW_24 ATTN_NEW_16, ATTN_NEW(16)
 #define ATTN_NEW_32 ATTN_NEW_24, ATTN_NEW(24)
+#define ATTN_NEW_48 ATTN_NEW_32, ATTN_NEW(32), ATTN_NEW(40)
+#define ATTN_NEW_64 ATTN_NEW_48, ATTN_NEW(48), ATTN_NEW(56)
 #define ATTN_PRODUCT(method, type, name, columns, registers, a, b, adds, operands, transposed)    \
   static __device__ __forceinline__ void method(name, float(&c)[registers], unsigned long long x, \
                                                 unsigned long long y) {                           \
@@ -43,6 +45,7 @@ struct Products;
 ATTN_PRODUCTS(32, 16, "16", "17", false, "0")
 ATTN_PRODUCTS(48, 24, "24", "25", false, "0")
 ATTN_PRODUCTS(64, 32, "32", "33", false, "0")
+ATTN_PRODUCTS(128, 64, "64", "65", false, "0")
 ATTN_PRODUCTS(16, 8, "8", "9", true, "1")
 ATTN_PRODUCTS(32, 16, "16", "17", true, "1")
 ATTN_PRODUCTS(48, 24, "24", "25", true, "1")
@@ -54,6 +57,8 @@ ATTN_PRODUCTS(64, 32, "32", "33", true, "1")
 #undef ATTN_NEW_16
 #undef ATTN_NEW_24
 #undef ATTN_NEW_32
+#undef ATTN_NEW_48
+#undef ATTN_NEW_64
 
 // threadIdx.x, which the compiler does not keep in a register.
 ATTN_INLINE unsigned thread_read_again() {

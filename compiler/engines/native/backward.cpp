@@ -296,7 +296,8 @@ Status check_backward(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_gradients(attention));
   ATTN_RETURN_IF_ERROR(check_clauses(attention));
   const ir::Dims& d = attention.dims;
-  if (static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq] + kCell + 64) >
+  if (static_cast<double>(d[Dim::B] * d[Dim::Hq]) *
+          static_cast<double>(d[Dim::Sq] + kCell + kMostRowsOfBlock) >
       0x1p31) {
     return unsupported(attention.pos, "attnc's backward kernels number up to 2^31 rows of heads");
   }
@@ -319,6 +320,20 @@ namespace {
 bool has_diagonals(const ir::Attention& attention) {
   const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(attention));
   return std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
+}
+
+// The tiles, the best first. That of the most rows is the last where masks show so few rows of a
+// block of keys that its blocks of rows have more scores, for their rate, than those of the next.
+std::vector<RowTile> ordered_tiles(const ir::Attention& attention, const Form& whole,
+                                   const masks::Axes& mask_axes, const target::Context& context) {
+  std::vector<RowTile> tiles = row_tiles(attention, context, has_diagonals(whole.attention));
+  if (tiles.size() < 2 || tiles[0].rows != kMostRowsOfBlock) return tiles;
+  const auto work = [&](const RowTile& tile) {
+    const Result<double> blocks = NativeBackward(attention, whole, mask_axes, tile, context).work();
+    return (blocks.ok() ? *blocks : 0) * static_cast<double>(tile.rows * tile.keys) / tile.rate;
+  };
+  if (work(tiles[1]) < work(tiles[0])) std::rotate(tiles.begin(), tiles.begin() + 1, tiles.end());
+  return tiles;
 }
 
 Error no_tile(const ir::Attention& attention, const target::Context& context) {
@@ -355,7 +370,7 @@ std::size_t count_of_short_tiles(const ir::Attention& attention, const target::C
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
                                      const target::Context& context, std::size_t refused) {
   const Form whole = whole_form(with_reduced_strength(attention));
-  const std::vector<RowTile> tiles = row_tiles(attention, context, has_diagonals(whole.attention));
+  const std::vector<RowTile> tiles = ordered_tiles(attention, whole, mask_axes, context);
   if (refused >= tiles.size()) return no_tile(attention, context);
 
   NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context);

@@ -10,6 +10,8 @@
 
 namespace attn::engines::native {
 
+inline constexpr std::int64_t kMostRowsOfBlock = 128;  // of a block
+
 // The classes of attn/backward.cuh and attn/mma_backward.cuh have these as constants.
 struct RowTile {
   std::int64_t rows = 64;  // of a block
@@ -24,7 +26,7 @@ struct RowTile {
   bool scatters = false;        // no instruction of the GPU adds vectors to memory
   // Keys, and values, of so many 16 columns stay in registers, at most.
   std::int64_t held_keys = 0, held_values = 0;
-  bool is_short = false;        // all keys of a head are one block (attn/mma_short_backward.cuh)
+  bool is_short = false;  // all keys of a head are one block (attn/mma_short_backward.cuh)
 
   std::int64_t groups() const { return of_warps ? (warps() + 3) / 4 : 2; }  // that compute
   std::int64_t threads() const { return of_warps ? 32 * warps() : 128 * (groups() + 1); }
