@@ -5,6 +5,7 @@
 namespace kernels {
 
 struct ForwardDefaults {
+  static constexpr bool kOneTurn = false;  // each block of threads has one item
   // A table that scores read: its stages; heads of a tile whose rows differ; bytes of an element.
   static constexpr int kTables = 0, kTablePack = 1, kTableElement = 2;
   static constexpr int kTableOfBatch = 0, kTableOfUnit = 0;

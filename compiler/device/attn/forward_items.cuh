@@ -203,7 +203,7 @@ struct NumberedItems : Base {
   __device__ int first_item() const { return blockIdx.x; }
   __device__ bool is_item(int number) const { return number < C::kItems; }
   // What is to be known for the number of the next item.
-  __device__ int take(int) const { return atomicAdd(tensors.counter, 1); }
+  __device__ int take(int) const { return C::kOneTurn ? C::kItems : atomicAdd(tensors.counter, 1); }
   __device__ int next_item(int, int taken) const { return gridDim.x + taken; }
 
   // With kBatchesFirst, blocks of threads that run together share a table, which batches have in

@@ -194,6 +194,7 @@ class ConstantsText {
   Constants flags() const {
     return {{"kTurns", kernel_.tile.groups > 1 && !kernel_.tile.of_warps},
             {"kWalks", kernel_.tile.walks},
+            {"kOneTurn", kernel_.one_turn},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kWidens", kernel_.tile.wideners > 0},
             {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},

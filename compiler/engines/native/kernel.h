@@ -35,6 +35,7 @@ struct Kernel {
   std::int64_t front = 0;           // longest tiles of each unit, which come before all sections
   // A tile's blocks of keys are divided among so many blocks of threads.
   std::int64_t parts = 1;
+  bool one_turn = false;  // each block of threads has one item, and takes no others
   // Blocks of threads that compute what a schedule says, which the GPU makes (schedules.h); 0:
   // there is none.
   std::int64_t workers = 0;
@@ -44,7 +45,7 @@ struct Kernel {
 
   bool is_scheduled() const { return workers > 0; }
   // Whether blocks of threads take tiles from a counter, or count parts.
-  bool has_counter() const { return !is_scheduled() && !tile.walks; }
+  bool has_counter() const { return !is_scheduled() && !tile.walks && !one_turn; }
   bool shares_keys() const { return is_scheduled() && unshared.empty(); }
   // Whether tiles may be computed in parts.
   bool has_parts() const { return parts > 1 || is_scheduled(); }

@@ -98,6 +98,7 @@ class Native {
     kernel_.unshared = why_not_shared(attention_, kernel_);
     kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
         static_cast<std::int64_t>(context_.gpu.multiprocessors));
+    kernel_.one_turn = has_one_turn();
     kernel_.section = section();
     const bool one_section = kernel_.section >= kernel_.units(dims_) * dims_[Dim::B];
     if (kernel_.depends_on_inputs() && !one_section) {
@@ -131,13 +132,14 @@ class Native {
     double blocks = 0, masked = 0, most = 0, last = 0;
   };
   struct Choice {
-    bool spare;
+    TileUse use;
     double work;
     Kernel kernel;
   };
 
   // The tile whose blocks take least, by the scores that it computes; not the `refused` best. The
-  // first is not a spare one, unless there is no other.
+  // first is not a spare one, unless there is no other. Those that only fit are the last of all
+  // others.
   Result<const Choice*> chosen(std::size_t refused) {
     if (choices_.empty()) add_tiles();
     if (refused > 0 && !spares_.empty()) add_spares();
@@ -150,7 +152,7 @@ class Native {
     const bool only_short = !context_.rewrites.long_forms && !choices_.empty();
     for (const Tile& tile :
          only_short ? std::vector<Tile>() : other_tiles(expressions_of(attention_, true, true))) {
-      if (tile.spare && !choices_.empty())
+      if (tile.use == TileUse::spare && !choices_.empty())
         spares_.push_back(tile);
       else
         add(tile);
@@ -174,7 +176,7 @@ class Native {
     const bool beside = tile.of_warps && !has_kernels_of_warps(context_);
     const double work = kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) /
                         (tile.rate * (beside ? context_.gpu.share_of_warps : 1));
-    choices_.push_back({tile.spare, work, std::move(*kernel)});
+    choices_.push_back({tile.use, work * idle_share(*kernel), std::move(*kernel)});
   }
 
   // Whether all items are alike, so that blocks of threads may have as many as others.
@@ -187,8 +189,30 @@ class Native {
 
   void sort_choices() {
     std::ranges::stable_sort(choices_, {}, &Choice::work);
-    const auto best = std::ranges::find(choices_, false, &Choice::spare);
-    if (best != choices_.end()) std::rotate(choices_.begin(), best, best + 1);
+    const auto best = std::ranges::find_if(
+        choices_, [](const Choice& choice) { return choice.use != TileUse::spare; });
+    if (best == choices_.end()) return;
+    std::rotate(choices_.begin(), best, best + 1);
+    std::stable_partition(choices_.begin() + 1, choices_.end(),
+                          [](const Choice& choice) { return choice.use != TileUse::fitting; });
+  }
+
+  // What all turns of blocks of threads take, compared with their items: the last turn of items
+  // that are alike leaves some idle. Few items are divided (`parts`).
+  double idle_share(const Kernel& kernel) const {
+    const double turns = static_cast<double>(kernel.items(dims_)) / multiprocessors();
+    const bool alike = kernel.tile.groups > 1 && !kernel.tile.walks && !kernel.tile.of_warps &&
+                       !has_lengths() && is_even(kernel);
+    return alike && turns > 1 ? std::ceil(turns) / turns : 1;
+  }
+
+  // Whether nothing is counted: no item is taken, no part is merged, and no list is made. Kernels
+  // that draw random numbers have no register for it: they spill without the counter.
+  bool has_one_turn() const {
+    const bool fits =
+        kernel_.tile.of_warps || static_cast<double>(kernel_.items(dims_)) <= multiprocessors();
+    return fits && kernel_.parts == 1 && !kernel_.makes_lists && !kernel_.is_scheduled() &&
+           !attention_.is_random();
   }
 
   // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
@@ -339,6 +363,7 @@ class Native {
     const auto grid = grid_of(attention_);
     if (!grid || expressions.table || attention_.quantize || attention_.cache) return all;
     for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
+      if (all[i].use == TileUse::fitting) continue;
       std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
     }
     return all;

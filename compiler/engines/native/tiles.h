@@ -26,6 +26,11 @@ inline constexpr std::int64_t kRandomCell =
 // Bytes that Tails (attn/tails.cuh) takes in shared memory for as many stages.
 constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
 
+// When a tile is tried: whenever its turn comes; only where those of others spill, for expressions
+// that need many registers; or only if it is the best, since its blocks fit the keys, for others
+// with as many warp groups need fewer registers.
+enum class TileUse { any, spare, fitting };
+
 // The classes of attn/forward.cuh have these as constants.
 struct Tile {
   std::int64_t groups = 2;         // warp groups
@@ -45,9 +50,7 @@ struct Tile {
   double rate = 1;            // scores in the same time, compared with other tiles of this depth
   std::int64_t cell = kCell;  // the same of this tile, a multiple of it
   std::optional<Patch> patch{};
-  // Whether the tile is only for expressions that need so many registers that the other tiles'
-  // kernels spill.
-  bool spare = false;
+  TileUse use = TileUse::any;
   // Whether warps make products alone (attn/mma_forward.cuh), not warp groups.
   bool of_warps = false;
   std::int64_t strips = 1;    // of 16 rows that a warp has, then

@@ -71,7 +71,7 @@ std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, 
   const ir::Dims& d = attention.dims;
   Tile tile{row.groups, row.keys, row.most, 1};
   tile.depth = round_up(d[Dim::Dqk], 16), tile.width = round_up(d[Dim::Dv], kSmallPanel);
-  tile.rate = row.rate, tile.spare = row.spare, tile.of_warps = true;
+  tile.rate = row.rate, tile.use = row.spare ? TileUse::spare : TileUse::any, tile.of_warps = true;
   tile.strips = row.strips, tile.resident = row.resident;
   tile.held = std::min(row.held, tile.depth / 16);
   tile.clears_values = clears_values(attention);

@@ -37,6 +37,7 @@ struct Constants : kernels::ForwardDefaults {
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
   static constexpr bool kTurns = true;
+  static constexpr bool kOneTurn = true;
   static constexpr bool kLazy = true;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
@@ -70,14 +71,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
     const __grid_constant__ kernels::TensorMap v,
-    unsigned short* o,
-    int* counter) {
+    unsigned short* o) {
   const Expressions expressions{{}};
   kernels::ForwardTensors tensors;
   tensors.q = &q;
   tensors.k = &k;
   tensors.v = &v;
   tensors.o = o;
-  tensors.counter = counter;
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

@@ -1,11 +1,10 @@
 #include "attn/forward.cuh"
 static __device__ const kernels::Tile kTiles[] = {
-    {2, 1, 1, 2}, {3, 2, 1, 2}, {4, 3, 1, 2}, {5, 4, 1, 2}, {0, 0, 1, 1}, {1, 0, 1, 1},
-    {6, 5, 1, 1}, {7, 6, 1, 1},
+    {0, 0, 1, 1}, {1, 0, 1, 1}, {2, 0, 1, 1}, {3, 1, 1, 1}, {4, 2, 1, 1}, {5, 3, 1, 1},
+    {6, 4, 1, 1}, {7, 5, 1, 1},
 };
 static __device__ const kernels::Run kRuns[] = {
-    {1, 1}, {1, 2}, {33, 2}, {65, 2}, {97, 2}, {129, 1},
-    {161, 1},
+    {1, 1}, {33, 1}, {65, 1}, {97, 1}, {129, 1}, {161, 1},
 };
 struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
@@ -15,7 +14,7 @@ struct Constants : kernels::ForwardDefaults {
   using Float = kernels::BF16;
   using Output = kernels::BF16;
   static constexpr int kGroups = 2;
-  static constexpr int kKeys = 128;
+  static constexpr int kKeys = 176;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
   static constexpr int kStored = 64;
@@ -35,8 +34,9 @@ struct Constants : kernels::ForwardDefaults {
   static constexpr int kTiles = 8;
   static constexpr int kSplits = 1;
   static constexpr int kItems = 128;
-  static constexpr int kSection = 16;
+  static constexpr int kSection = 1;
   static constexpr bool kTurns = true;
+  static constexpr bool kOneTurn = true;
   static constexpr bool kLazy = true;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 524288;
@@ -77,14 +77,13 @@ struct Expressions : kernels::Reals {
   __device__ int used_keys(int b) const { return keys(b); }
   __device__ int used_queries(int b) const { return queries(b); }
 };
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99456, "");
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 124032, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
     const __grid_constant__ kernels::TensorMap v,
     unsigned short* o,
-    float* lse,
-    int* counter, const float* t_s) {
+    float* lse, const float* t_s) {
   const Expressions expressions{{}, kernels::aligned(t_s)};
   kernels::ForwardTensors tensors;
   tensors.q = &q;
@@ -92,6 +91,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
   tensors.v = &v;
   tensors.o = o;
   tensors.lse = lse;
-  tensors.counter = counter;
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

@@ -38,6 +38,7 @@ struct Constants : kernels::ForwardDefaults {
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
   static constexpr bool kTurns = true;
+  static constexpr bool kOneTurn = true;
   static constexpr bool kLazy = true;
   static constexpr bool kAmaxOfWeights = true;
   static constexpr bool kAmaxOfOutputs = true;
@@ -127,8 +128,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     unsigned char* o,
     float* lse,
     unsigned* amax_s,
-    unsigned* amax_o,
-    int* counter, const float* t_descale_q, const float* t_descale_k, const float* t_descale_v, const float* t_descale_s, const float* t_scale_s, const float* t_scale_o) {
+    unsigned* amax_o, const float* t_descale_q, const float* t_descale_k, const float* t_descale_v, const float* t_descale_s, const float* t_scale_s, const float* t_scale_o) {
   const Expressions expressions{{}, t_descale_q, t_descale_k, t_descale_v, t_descale_s, t_scale_s, t_scale_o};
   kernels::ForwardTensors tensors;
   tensors.q = &q;
@@ -138,7 +138,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
   tensors.lse = lse;
   tensors.amax_s = amax_s;
   tensors.amax_o = amax_o;
-  tensors.counter = counter;
   tensors.descale_v = t_descale_v;
   tensors.descale_s = t_descale_s;
   tensors.scale_s = t_scale_s;

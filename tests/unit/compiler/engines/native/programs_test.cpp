@@ -241,7 +241,7 @@ TEST(Native, TextOfClassesOfADilatedWindow) {
 // Tensors of the program are those of the whole attention.
 TEST(Native, ClassesAreComputedWhereTheyHaveFewerScores) {
   const std::string dilated = "mask (q_idx - kv_idx) % 4 == 0; ";
-  const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1024, Skv = 1024, D = 64; ";
+  const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1024, Skv = 1024, D = 128; ";
   const NativeProgram classes = lowered(sizes + dilated + "layout bshd;").value();
   ASSERT_EQ(classes.parts.size(), 1U);
   EXPECT_THAT(classes.parts[0], HasSubstr("c < 4: everything"));
