@@ -107,19 +107,6 @@ TEST(HostNarrowTrainingLayouts, AreTheReference) {
   expect_reference(subjects);
 }
 
-// Values in pages are transposed, whatever their rows are multiples of.
-TEST(HostNarrowTrainingLayouts, ValuesInPagesHaveAnyDepth) {
-  const std::string clauses =
-      "dims B = 2, Hq = 4, Hkv = 2, Sq = 40, Skv = 96, Dqk = 64, Dv = 72; layout paged(page = 16); "
-      "dtype e4m3; quantize per_tensor, descale_k = 0.5, scale_s = 256, descale_s = 1 / 256; "
-      "lengths kv; outputs o, lse;";
-  Subject subject{clauses, attention_of("attention f { " + clauses + " }"), {}};
-  const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
-  ASSERT_TRUE(forward.ok()) << forward.error().to_text();
-  subject.pairs.push_back({"native", *forward, {}});
-  expect_reference({subject});
-}
-
 // Products add up many terms that are alike, where fewer bits than those of f32 would be lost.
 TEST(HostNarrowTrainingSums, OfEqualValuesAreRight) {
   const ir::Attention attention = driver::training_forward(

@@ -150,12 +150,31 @@ TEST(PaddedRows, AreCopiedBesideValues) {
   EXPECT_EQ(made.work.moved, 2.0 * (2 * 2 * 400 * 72 + (2 * 8 * 300 + 2 * 2 * 400) * 80));
 }
 
-TEST(PaddedRows, RowsInPagesAreRefused) {
-  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, D = 72; ";
-  const Result<NativeProgram> made =
-      forward_of(dims + kQuantized + "layout k: paged(page = 16), v: paged(page = 16);");
-  ASSERT_FALSE(made.ok());
-  EXPECT_THAT(made.error().message, HasSubstr("a copy of them would be one of the whole pool"));
+TEST(PaddedRows, KeysInPagesAreCopiedByTheirTable) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 65, D = 72; ";
+  const NativeProgram made =
+      forward_of(dims + kQuantized + "layout k: paged(page = 16), v: paged(page = 7);").value();
+  EXPECT_THAT(map_of(made, "native.padded_k").dims, ElementsAre(80, 65, 2, 2));
+  EXPECT_THAT(step_of(made).source,
+              HasSubstr("kernels::PagedPlaces<2304, 1152, 72, 1, 72, true, 16, 5>"));
+  EXPECT_THAT(step_of(made).source, HasSubstr("padded_k, starts_of_k}"));
+}
+
+TEST(PaddedRows, OnePageTableServesKeysAndValues) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 65, D = 64; ";
+  const NativeProgram made = forward_of(dims + kQuantized + "layout paged(page = 12);").value();
+  EXPECT_THAT(step_of(made).source, HasSubstr("padded_k, table}"));
+}
+
+TEST(PaddedRows, RowsAtBoundStridesAreRefused) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
+  const auto refused = [&](const std::string& clauses) {
+    return forward_of(dims + clauses + kQuantized).error().message;
+  };
+  EXPECT_THAT(refused("D = 72; layout paged(page = 16, strides = bound); "),
+              HasSubstr("multiples of 16 bytes"));
+  EXPECT_THAT(refused("D = 64; layout paged(page = 12, strides = bound); "),
+              HasSubstr("no pages of 12 keys whose strides are bound"));
 }
 
 }  // namespace
