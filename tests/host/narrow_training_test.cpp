@@ -107,6 +107,25 @@ TEST(HostNarrowTrainingLayouts, AreTheReference) {
   expect_reference(subjects);
 }
 
+// Every subset of gradients; with none of q, k and v, kernels make amax_dp alone.
+TEST(HostNarrowTrainingGradients, OfEverySubsetAreTheReference) {
+  std::vector<Subject> subjects;
+  const std::string sizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 70, Skv = 133, D = 40; ";
+  const std::string learned =
+      "learn sinks: f32[Hq]; sink sinks[h]; learn slopes: f32[Hq]; score score + slopes[h] * "
+      "(kv_idx - q_idx) / 64; mask kv_idx - q_idx <= 63; ";
+  for (const char* wanted : {"sinks", "slopes", "sinks, slopes", "q", "k", "v", "q, v", "q, k",
+                             "k, sinks", "q, k, v, sinks, slopes"}) {
+    std::string clauses = quantized("do: e5m2, gradients: e5m2, ", true);
+    clauses.erase(clauses.find("grad q"));
+    clauses += learned + "grad " + wanted + "; ";
+    if (subjects.size() % 3 == 1) clauses += "layout thd; ";
+    if (subjects.size() % 3 == 2) clauses += "deterministic; lengths q, kv; ";
+    add(sizes + clauses, attention_of("attention f { " + sizes + clauses + " }"), subjects);
+  }
+  expect_reference(subjects);
+}
+
 // Products add up many terms that are alike, where fewer bits than those of f32 would be lost.
 TEST(HostNarrowTrainingSums, OfEqualValuesAreRight) {
   const ir::Attention attention = driver::training_forward(

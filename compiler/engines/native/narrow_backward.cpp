@@ -8,7 +8,6 @@
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/gradient/differentiate.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::engines::native {
@@ -47,25 +46,7 @@ Status check_narrow_backward(const ir::Attention& attention) {
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
-  ATTN_RETURN_IF_ERROR(check_scales_of_gradients(attention));
-  const gradient::Derivatives derivatives = gradient::differentiate(attention);
-  const auto by_score = [](const auto& tensor) { return !tensor.score.empty(); };
-  const auto of_rows = [&](const std::string& name) { return attention.layouts.contains(name); };
-  if (std::ranges::none_of(gradient::wanted_gradients(attention), of_rows) &&
-      std::ranges::none_of(derivatives.tensors, by_score)) {
-    return unsupported(attention.quantize->pos,
-                       "attnc's 8-bit backward makes `amax_dp` beside gradients of q, k, v or of "
-                       "what scores read",
-                       "list `q`, `k` or `v` in `grad`, too");
-  }
-  for (const char* name : {"q", "k", "v", "o"}) {
-    if (layout_of(attention, name).kind != ir::LayoutKind::paged) continue;
-    return unsupported(
-        attention.pos,
-        fmt::format("`{}` is paged, and attnc's 8-bit backward widens rows at strides", name),
-        "use another layout for training: pages are for inference");
-  }
-  return {};
+  return check_scales_of_gradients(attention);
 }
 
 ir::Attention with_wide_rows(const ir::Attention& attention) {

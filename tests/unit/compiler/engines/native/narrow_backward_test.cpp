@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/step_tensors.h"
 #include "tests/support/golden.h"
 #include "tests/unit/compiler/engines/native/lowered.h"
 
@@ -126,10 +127,27 @@ TEST(NarrowBackward, RefusesWhatItCannotCompute) {
               HasSubstr("no backward above D 256"));
   EXPECT_THAT(refusal(dims + "D = 64; dtype e4m3; quantize mxfp8; layout bhsd; " + kTrained),
               HasSubstr("no scales of blocks"));
-  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16); grad q; " + kQuantized),
-              HasSubstr("`k` is paged"));
-  EXPECT_THAT(refusal(dims + "D = 64; learn z: f32[Hq]; sink z[h]; grad z; " + kQuantized),
-              HasSubstr("`amax_dp`"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16); grad q, v; " + kQuantized),
+              HasSubstr("`v` is paged, and paged tensors have no gradient"));
+}
+
+TEST(NarrowBackward, MakesLargestSlopesForASinkAlone) {
+  const NativeProgram made =
+      lowered(kSizes + kQuantized + "learn z: f32[Hq]; sink z[h]; grad z; ").value();
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward"));
+}
+
+TEST(NarrowBackward, CopiesRowsOfPages) {
+  const NativeProgram made = lowered(
+                                 "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 70, D = 72; "
+                                 "layout paged(page = 7); grad q; " +
+                                 kQuantized)
+                                 .value();
+  const plan::DeriveStep& copies =
+      std::get<plan::DeriveStep>(made.program.steps[made.program.steps.size() - 2]);
+  EXPECT_THAT(copies.outputs, ElementsAre("native.k_rows", "native.v_rows"));
+  EXPECT_TRUE(plan::uses(made.program.steps.back(), "native.k_rows"));
+  EXPECT_FALSE(plan::uses(made.program.steps.back(), "k"));
 }
 
 Result<NativeProgram> forward_of(const std::string& clauses) { return testing::lowered(clauses); }
