@@ -28,10 +28,11 @@ struct Values {
   std::span<const double> computed;
   std::span<const double> reference;
   std::span<const double> sizes;  // of the terms of a gradient; empty for other tensors
+  double least = 0;               // by which two roundings of an element differ, root mean square
 
   Values part(std::size_t from, std::size_t size) const {
     return {computed.subspan(from, size), reference.subspan(from, size),
-            sizes.empty() ? sizes : sizes.subspan(from, size)};
+            sizes.empty() ? sizes : sizes.subspan(from, size), least};
   }
 };
 
@@ -47,7 +48,7 @@ struct Difference {
 };
 
 Difference difference(const Values& all) {
-  const auto& [values, reference, sizes] = all;
+  const auto& [values, reference, sizes, least] = all;
   Difference total;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = values[i], r = reference[i];
@@ -81,11 +82,13 @@ struct WorstRow {
   double relative_l2 = 0;
 };
 
-// `total` is the difference over the whole tensor.
-WorstRow worst_row(const Values& all, std::size_t width, const Difference& total) {
+// `total` is the difference over the whole tensor. Within the bound, roundings may differ by what
+// they do.
+WorstRow worst_row(const Values& all, std::size_t width, const Difference& total, double bound) {
   const std::size_t rows = all.reference.size() / width;
   const double smallest =
-      kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows));
+      std::max(kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows)),
+               all.least * std::sqrt(static_cast<double>(width)) / bound);
   WorstRow worst;
   for (std::size_t row = 0; row < rows; ++row) {
     const Difference of_row = difference(all.part(row * width, width));
@@ -132,6 +135,16 @@ double unit(DType dtype) {
   return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
 }
 
+// By which two roundings of an element of o, dq, dk or dv differ, root mean square, where it is too
+// small for relative errors: elements of 8 bits are multiples of a step.
+double least_difference(std::string_view name, const Types& types) {
+  const bool is_gradient = name == "dq" || name == "dk" || name == "dv";
+  const DType dtype = is_gradient ? types.gradients : types.o;
+  if (!is_fp8(dtype) || !(is_gradient || ir::is_o(name))) return 0;
+  const double step = dtype == DType::e4m3 ? 0x1p-9 : 0x1p-16;
+  return step / std::sqrt(6);
+}
+
 // Largest error of o of an 8-bit attention.
 double bound_of_o(const Types& types) {
   return std::hypot(unit(types.dtype), unit(types.o)) * std::sqrt(0.5);
@@ -155,7 +168,7 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
                   Comparison& result) {
   const bool elements = is_learned(result.name);
   const std::size_t width = elements ? 1 : static_cast<std::size_t>(dims.back());
-  const WorstRow worst = worst_row(all, width, total);
+  const WorstRow worst = worst_row(all, width, total, result.row_bound);
   result.worst_row = worst.relative_l2;
   if (!result.agrees() || worst.relative_l2 <= result.row_bound) return;
   result.why = fmt::format("relative L2 {:.2e} of {} {} exceeds {:.0e}", worst.relative_l2,
@@ -224,7 +237,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
     result.why = fmt::format("dims {} instead of {}", dims_text(found->second.dims),
                              dims_text(reference.dims));
   } else {
-    Values all{found->second.values, reference.values, {}};
+    Values all{found->second.values, reference.values, {}, least_difference(name, types)};
     if (size != sizes.end()) all.sizes = size->second.values;
     const Difference total = difference(all);
     if (size != sizes.end()) result.plain_l2 = plain(total);
