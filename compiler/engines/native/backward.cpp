@@ -287,7 +287,9 @@ Status check_learned(const ir::Attention& attention) {
         fmt::format("attnc's backward kernels do not compute the gradient of `{}`: the score and "
                     "the sink both read it",
                     learned.tensor),
-        "list other gradients alone, as in `grad q, k, v`, or compute it by `--engine cudnn`");
+        attention.quantize ? "list other gradients alone, as in `grad q, k, v`"
+                           : "list other gradients alone, as in `grad q, k, v`, or compute it by "
+                             "`--engine cudnn`");
   }
   return attention.quotient ? check_held(attention, derivatives) : Status();
 }

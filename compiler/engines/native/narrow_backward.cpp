@@ -33,6 +33,13 @@ std::string method_of(const char* name, const std::string& value) {
   return fmt::format("  __device__ float {}() const {{ return {}; }}\n", name, value);
 }
 
+// With a descale_v of 0 the forward's o is 0, and so are deltas.
+std::string delta_factor(const ir::Attention& attention) {
+  const std::string of_o = value_of_scale(attention, "descale_o");
+  if (!has_scale(attention, "descale_v")) return of_o;
+  return "*t_descale_v == 0 ? 0.0f : " + of_o + " / *t_descale_v";
+}
+
 std::int64_t elements(const ir::Attention& attention, const std::string& name) {
   std::int64_t all = 1;
   for (const std::int64_t dim : logical_dims(attention, name)) all *= dim;
@@ -98,7 +105,7 @@ std::string factors_of_gradients_text(const ir::Attention& attention) {
          method_of("query_factor", "slope_of_products() * " + of("descale_k")) +
          method_of("key_factor", "slope_of_products() * " + of("descale_q")) +
          method_of("value_factor", "kKeptScale * " + of("descale_do")) +
-         method_of("delta_factor", of("descale_o") + " / " + of("descale_v")) +
+         method_of("delta_factor", delta_factor(attention)) +
          method_of("scale_dq", of("scale_dq")) + method_of("scale_dk", of("scale_dk")) +
          method_of("scale_dv", of("scale_dv"));
 }

@@ -59,6 +59,18 @@ std::string places_text(const ir::Attention& attention, const std::string& name)
 Status check_readable(const ir::Attention& attention) {
   for (const char* name : {"q", "k", "v"}) {
     if (!layout_of(attention, name).bound_strides) continue;
+    const std::int64_t depth = logical_dims(attention, name)[3];
+    if (depth % kPaddedTo != 0) {
+      return unsupported(
+          attention.quantize->pos,
+          fmt::format(
+              "the strides of `{}` are bound, and its rows of {} bytes are not at multiples "
+              "of {}",
+              name, depth, kPaddedTo),
+          fmt::format(
+              "head dimensions that are multiples of {} work, or strides that are not bound",
+              kPaddedTo));
+    }
     ATTN_RETURN_IF_ERROR(check_layout(attention, name));
     const std::int64_t page = page_of(attention, name);
     // Values are transposed, wherever their rows are.
