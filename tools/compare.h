@@ -35,6 +35,10 @@ struct Types {
   explicit Types(const ir::Attention& attention);
 };
 
+// Half of the distance between 1 and the next value: the largest relative error of rounding to the
+// type, u below. Of 16 bits, which do not count beside those of 8, it is 0.
+double rounding_of_8_bits(DType dtype);
+
 // Returns one comparison for each tensor of the reference that has elements.
 //
 // o is bounded in relative L2, over the whole tensor (4e-3 for bf16, 1e-3 for
