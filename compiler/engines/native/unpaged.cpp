@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "compiler/codegen/kernel_text.h"
 #include "compiler/engines/shared/operands.h"

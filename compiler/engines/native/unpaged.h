@@ -21,7 +21,7 @@ ir::Attention without_pages(ir::Attention attention);
 // Adds the controls that the copies read to those that a program uses.
 void use_pages(const ir::Attention& paged, std::set<std::string>& used);
 
-// Adds the copies to the program, and lets its last step, of without_pages(paged), read them.
+// Adds the copies to the program, and lets the step, of without_pages(paged), read them.
 void read_pages(const ir::Attention& paged, plan::Program& program, plan::KernelStep& step);
 
 // Bytes that copying moves.
