@@ -1,8 +1,8 @@
 """random_narrow.py COUNT FIRST FOLDER: writes COUNT random specs of 8-bit attention, the FIRST-th and those behind it,
 to FOLDER/forward and FOLDER/backward in turns: head dimensions in multiples of 8, odd sizes, grouped heads, layouts
 with gaps, packed rows, pages, lengths, bands, scores, sinks, dropout, both types of q and do, o and gradients in 8 or 16
-bits. Those behind the 288th also have pages of any size, gradients over pages, and any subset of gradients.
-verify_many.py compares what engines make of them with the reference:
+bits. Those behind the 288th also have pages of any size, gradients over pages, and any subset of gradients, and
+each type by itself. verify_many.py compares what engines make of them with the reference:
 
     python3 tests/gpu/random_narrow.py 288 1 OUT
     python3 tests/gpu/verify_many.py build/attnc OUT/forward OUT/forward.jsonl --engine native --shapes own
@@ -61,6 +61,22 @@ class Spec:
                 clauses += ["descale_o = 1 / 64", "scale_dq = 16", "scale_dk = 16", "scale_dv = 16"]
         return ", ".join(["per_tensor", *types, *clauses])
 
+    def quantize_any(self):
+        """Each type by itself: o, do and gradients in 8 bits or in 16."""
+        wide = ("bf16", "f16")
+        of_o = self.more.choice(("e4m3", "e5m2", *wide))
+        types = [f"o: {of_o}"]
+        clauses = ["descale_q = 0.75", "descale_k = 1.5", "descale_v = 0.5", "scale_s = 256", "descale_s = 1 / 256"]
+        if of_o not in wide:
+            clauses.append("scale_o = 64")
+        if self.trains:
+            of_gradients = self.more.choice(("e4m3", "e5m2", *wide))
+            types += [f"do: {self.more.choice(('e4m3', 'e5m2'))}", f"gradients: {of_gradients}"]
+            clauses += ["descale_do = 0.5", "scale_dp = 64", "descale_dp = 1 / 64"]
+            clauses += ["descale_o = 1 / 64"] if of_o not in wide else []
+            clauses += ["scale_dq = 16", "scale_dk = 16", "scale_dv = 16"] if of_gradients not in wide else []
+        return ", ".join(["per_tensor", *types, *clauses])
+
     def layout(self):
         gap = self.pick.choice((1, 8, 24))
         of_heads = "{rows} * {heads} * ({depth} + %d), {depth} + %d, {heads} * ({depth} + %d), 1" % ((gap,) * 3)
@@ -91,7 +107,7 @@ class Spec:
 
     def text(self):
         lines = ["dims " + ", ".join(f"{name} = {value}" for name, value in self.dims.items()),
-                 f"dtype {self.pick.choice(('e4m3', 'e4m3', 'e5m2'))}", f"quantize {self.quantize()}"]
+                 f"dtype {self.pick.choice(('e4m3', 'e4m3', 'e5m2'))}", f"quantize {self.quantize_any() if self.more else self.quantize()}"]
         grads = ["q", "k", "v"]
         if layout := self.layout():
             lines.append(f"layout {layout}")
