@@ -284,10 +284,11 @@ Status add_row(const std::string& path, const ir::Attention& attention,
   row.direction = plan::direction_of(loaded.plan.program);
   row.dims = dims_of(attention);
   row.decision = decision_json(loaded.plan);
-  row.peak = target::gpu_of(target).rate(attention.dtype);
+  const DType of_products = type_of_products(loaded.plan.program, attention.dtype);
+  row.peak = target::gpu_of(target).rate(of_products);
   count_flops(attention, scores, row);
   ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
-  check_peak(target, attention.dtype, row);
+  check_peak(target, of_products, row);
   rows.add(std::move(row));
   return {};
 }

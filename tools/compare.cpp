@@ -28,10 +28,11 @@ struct Values {
   std::span<const double> computed;
   std::span<const double> reference;
   std::span<const double> sizes;  // of the terms of a gradient; empty for other tensors
+  double least = 0;               // what two roundings of an element differ by, root mean square
 
   Values part(std::size_t from, std::size_t size) const {
     return {computed.subspan(from, size), reference.subspan(from, size),
-            sizes.empty() ? sizes : sizes.subspan(from, size)};
+            sizes.empty() ? sizes : sizes.subspan(from, size), least};
   }
 };
 
@@ -47,7 +48,7 @@ struct Difference {
 };
 
 Difference difference(const Values& all) {
-  const auto& [values, reference, sizes] = all;
+  const auto& [values, reference, sizes, least] = all;
   Difference total;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = values[i], r = reference[i];
@@ -81,11 +82,13 @@ struct WorstRow {
   double relative_l2 = 0;
 };
 
-// `total` is the difference over the whole tensor.
-WorstRow worst_row(const Values& all, std::size_t width, const Difference& total) {
+// `total` is the difference over the whole tensor. Within the bound, roundings may differ by what
+// they do.
+WorstRow worst_row(const Values& all, std::size_t width, const Difference& total, double bound) {
   const std::size_t rows = all.reference.size() / width;
   const double smallest =
-      kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows));
+      std::max(kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows)),
+               all.least * std::sqrt(static_cast<double>(width)) / bound);
   WorstRow worst;
   for (std::size_t row = 0; row < rows; ++row) {
     const Difference of_row = difference(all.part(row * width, width));
@@ -125,26 +128,32 @@ bool has_rows(std::string_view name) {
   return !ir::is_logarithm(name) && !is_sum(name) && !ir::is_amax(name);
 }
 
-// Half of the distance between 1 and the next value: the largest relative error of rounding. Of 16
-// bits it does not count beside those of 8.
-double unit(DType dtype) {
-  if (!is_fp8(dtype)) return 0;
-  return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
+// What two roundings of an element of o, dq, dk or dv differ by, root mean square, where it is too
+// small for relative errors: elements of 8 bits are multiples of a step.
+double least_difference(std::string_view name, const Types& types) {
+  const bool is_gradient = name == "dq" || name == "dk" || name == "dv";
+  const DType dtype = is_gradient ? types.gradients : types.o;
+  if (!is_fp8(dtype) || !(is_gradient || ir::is_o(name))) return 0;
+  const double step = dtype == DType::e4m3 ? 0x1p-9 : 0x1p-16;
+  return step / std::sqrt(6);
 }
 
 // Largest error of o of an 8-bit attention.
 double bound_of_o(const Types& types) {
-  return std::hypot(unit(types.dtype), unit(types.o)) * std::sqrt(0.5);
+  return std::hypot(rounding_of_8_bits(types.dtype), rounding_of_8_bits(types.o)) * std::sqrt(0.5);
 }
 
 double bound_of_gradient(std::string_view name, const Types& types) {
-  if (name == "dv") return std::hypot(unit(types.dtype), unit(types.gradients));
-  return std::hypot(unit(types.d_o), unit(types.gradients), unit(types.o));
+  if (name == "dv")
+    return std::hypot(rounding_of_8_bits(types.dtype), rounding_of_8_bits(types.gradients));
+  return std::hypot(rounding_of_8_bits(types.d_o), rounding_of_8_bits(types.gradients),
+                    rounding_of_8_bits(types.o));
 }
 
 double bound_of_amax(std::string_view name, const Types& types) {
-  if (name == "amax_o") return 2 * unit(types.dtype);
-  if (name == "amax_dp") return 2 * std::max(unit(types.o), unit(types.dtype));
+  if (name == "amax_o") return 2 * rounding_of_8_bits(types.dtype);
+  if (name == "amax_dp")
+    return 2 * std::max(rounding_of_8_bits(types.o), rounding_of_8_bits(types.dtype));
   return 2 * bound_of_gradient(name.substr(name.find('_') + 1), types);
 }
 
@@ -155,7 +164,7 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
                   Comparison& result) {
   const bool elements = is_learned(result.name);
   const std::size_t width = elements ? 1 : static_cast<std::size_t>(dims.back());
-  const WorstRow worst = worst_row(all, width, total);
+  const WorstRow worst = worst_row(all, width, total, result.row_bound);
   result.worst_row = worst.relative_l2;
   if (!result.agrees() || worst.relative_l2 <= result.row_bound) return;
   result.why = fmt::format("relative L2 {:.2e} of {} {} exceeds {:.0e}", worst.relative_l2,
@@ -224,7 +233,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
     result.why = fmt::format("dims {} instead of {}", dims_text(found->second.dims),
                              dims_text(reference.dims));
   } else {
-    Values all{found->second.values, reference.values, {}};
+    Values all{found->second.values, reference.values, {}, least_difference(name, types)};
     if (size != sizes.end()) all.sizes = size->second.values;
     const Difference total = difference(all);
     if (size != sizes.end()) result.plain_l2 = plain(total);
@@ -237,6 +246,11 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
 }
 
 }  // namespace
+
+double rounding_of_8_bits(DType dtype) {
+  if (!is_fp8(dtype)) return 0;
+  return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
+}
 
 Types::Types(const ir::Attention& attention)
     : dtype(attention.dtype),

@@ -35,6 +35,10 @@ struct Types {
   explicit Types(const ir::Attention& attention);
 };
 
+// Half of the distance between 1 and the next value: the largest relative error of rounding to the
+// type, u below. Of 16 bits, which do not count beside those of 8, it is 0.
+double rounding_of_8_bits(DType dtype);
+
 // Returns one comparison for each tensor of the reference that has elements.
 //
 // o is bounded in relative L2, over the whole tensor (4e-3 for bf16, 1e-3 for
@@ -54,13 +58,16 @@ struct Types {
 // of ds, of themselves and, through delta, of o; dv of the weights and of itself. Kernels round
 // these at the reference's scales, so that most agree, or keep 16 bits of weights and ds, so that
 // the reference's rounding remains (0.42 u); their bound is r. A row's bound is 4 times that of its
-// tensor. amax_s has a bound of 2e-3, for it is taken before any rounding; of the others, a single
-// element is twice as far off as the tensor: 2 u of the weights for amax_o, 2 u of o or of
-// the weights that it is made of for amax_dp, and twice the bound of the gradient for its amax; of
-// both, the norm is that of their `sizes` at least, where all terms cancel. lse and max have a
-// bound of 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats in fewer
-// bits than f32 has. With a prologue they have that bound, too: what it makes is rounded, and a
-// number in the middle of two may be rounded to the other one.
+// tensor. Small elements of 8 bits are multiples of a step s, 2^-9 of e4m3 and 2^-16 of e5m2, so
+// that their error is not relative: two roundings are off by up to s / 2, s / sqrt(12) root mean
+// square, and so differ by s / sqrt(6) where what they round does not agree. A row whose elements
+// differ by that much is within its bound, whatever its norm. amax_s has a bound of 2e-3, for it is
+// taken before any rounding; of the others, a single element is twice as far off as the tensor: 2 u
+// of the weights for amax_o, 2 u of o or of the weights that it is made of for amax_dp, and twice
+// the bound of the gradient for its amax; of both, the norm is that of their `sizes` at least,
+// where all terms cancel. lse and max have a bound of 2^-10 of the largest instead of 2^-21: GPUs
+// add up products of 8-bit floats in fewer bits than f32 has. With a prologue they have that bound,
+// too: what it makes is rounded, and a number in the middle of two may be rounded to the other one.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each

@@ -17,6 +17,7 @@
 #include "tools/strategies.h"
 #include "tools/table.h"
 #include "tools/words.h"
+#include "tools/work.h"
 
 namespace attn::tools {
 namespace {
@@ -252,6 +253,7 @@ std::string when_text(const plan::Step& step) {
 struct Prediction {
   double tflops = 0;
   double peak = 0;  // TFLOP/s of the GPU's products of this type
+  DType dtype = DType::bf16;
 
   double share() const { return tflops / peak; }
 };
@@ -270,7 +272,9 @@ std::optional<Prediction> prediction_of(const Explanation& explanation,
   if (plan.choice.empty() || plan.choice.front().predicted_ms <= 0 || gpu.matrix_rate <= 0)
     return {};
   const double flops = program.flops * explanation.share_of_work;
-  return Prediction{flops / plan.choice.front().predicted_ms * 1e-9, gpu.rate(program.dtype)};
+  const DType of_products = type_of_products(plan.program, program.dtype);
+  return Prediction{flops / plan.choice.front().predicted_ms * 1e-9, gpu.rate(of_products),
+                    of_products};
 }
 
 std::string prediction_text(const Explanation& explanation, const ExplainedProgram& program) {
@@ -278,7 +282,7 @@ std::string prediction_text(const Explanation& explanation, const ExplainedProgr
   if (!predicted) return "";
   return fmt::format("  predicted {:.0f} TFLOP/s: {} of the {:.0f} of dense {}-bit products\n",
                      predicted->tflops, percent_text(predicted->share()), predicted->peak,
-                     8 * size_of(program.dtype));
+                     8 * size_of(predicted->dtype));
 }
 
 std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {

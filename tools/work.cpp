@@ -61,6 +61,22 @@ double shown_flops(const ir::Attention& attention, const std::vector<reference::
   return flops;
 }
 
+DType type_of_products(const plan::Program& program, DType dtype) {
+  for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+    if (!step->facts) continue;
+    const auto launch = static_cast<std::size_t>(step->facts->launch);
+    for (const plan::KernelArgument& argument : step->launches[launch].arguments) {
+      const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
+      if (map == nullptr) continue;
+      for (const auto* tensors : {&program.tensors, &program.internals}) {
+        const auto found = std::ranges::find(*tensors, map->tensor.name, &plan::TensorInfo::name);
+        if (found != tensors->end()) return found->dtype;
+      }
+    }
+  }
+  return dtype;
+}
+
 std::optional<double> peak_flops(const plan::Target& target, DType dtype) {
   const auto* rate = std::ranges::find_if(kRates, [&](const Rate& each) {
     return each.first_sm <= target.sm && target.sm <= each.last_sm;

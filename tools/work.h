@@ -25,6 +25,11 @@ double own_flops(const ir::Attention& attention,
 double shown_flops(const ir::Attention& attention, const std::vector<reference::Shown>& shown,
                    plan::Direction direction = plan::Direction::forward);
 
+// The type of the factors of a program's products: what the maps of its attention kernel read,
+// where it has one of attnc's own, else `dtype`, the attention's. (attnc's backward of 8 bits
+// widens them.)
+DType type_of_products(const plan::Program& program, DType dtype);
+
 // Peak FLOP/s of the target's tensor cores at the highest clock: factors of `dtype` (of 16 bits or
 // 8), f32 sums, dense. Nothing for an architecture that is not in the table.
 std::optional<double> peak_flops(const plan::Target& target, DType dtype = DType::bf16);

@@ -1,5 +1,9 @@
 """attn.torch's 8-bit attention on the CPU, beside a dense float64 evaluation of what is not rounded."""
 import math
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -255,3 +259,13 @@ def test_scales_of_blocks_are_refused():
     q = torch.zeros(1, 4, 64, 64, dtype=E4M3)
     with pytest.raises(attn.UnsupportedError, match="scales of blocks"):
         attn.compile("mxfp8")(q, q, q)
+
+
+def test_a_transformer_trains_as_in_bf16():
+    """Two steps by the reference of what tests/gpu/train_narrow.py trains on a GPU."""
+    source = pathlib.Path(os.environ.get("ATTN_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
+    script = source / "tests" / "gpu" / "train_narrow.py"
+    process = subprocess.run([sys.executable, script, "--device", "cpu", "--steps", "2", "--rows", "8"],
+                             capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "ratio" in process.stdout

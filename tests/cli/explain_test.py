@@ -58,13 +58,18 @@ class Explain(attnc.Case):
         self.assertIn("no statistic but lse", process.stdout)
 
     def test_rates_beside_the_peak_of_the_type(self):
-        for spec, bits, peak in (("causal", 16, 989.4), ("fp8_causal", 8, 1978.9)):
-            explain = ("explain", SPECS / f"{spec}.attn", "--target", "h200", "--engine", "cudnn")
+        for spec, engine, bits, peak in (("causal", "cudnn", 16, 989.4), ("fp8_causal", "cudnn", 8, 1978.9),
+                                         ("fp8_causal", "native", 8, 1978.9)):
+            explain = ("explain", SPECS / f"{spec}.attn", "--target", "h200", "--engine", engine)
             engine = self.attnc_json(*explain)["engine"]
             self.assertEqual(engine["peak_tflops"], peak)
             self.assertTrue(peak / 4 < engine["predicted_tflops"] < peak, engine)
             self.assertRegex(self.attnc(*explain).stdout,
                              rf"predicted \d+ TFLOP/s: [\d.]+ % of the {peak:.0f} of dense {bits}-bit products")
+        # attnc's own backward of 8 bits has products of bf16.
+        explain = ("explain", SPECS / "fp8_training.attn", "--target", "h200", "--engine", "native", "--grad")
+        self.assertEqual(self.attnc_json(*explain)["backward"]["engine"]["peak_tflops"], 989.4)
+        self.assertIn("% of the 989 of dense 16-bit products", self.attnc(*explain).stdout)
         # Which scores are computed depends on lengths.
         explained = self.attnc_json("explain", SPECS / "padding.attn", "--target", "h200", "--engine", "cudnn")
         self.assertNotIn("predicted_tflops", explained["engine"])

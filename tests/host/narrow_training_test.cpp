@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <tuple>
 
@@ -107,17 +108,23 @@ TEST(HostNarrowTrainingLayouts, AreTheReference) {
   expect_reference(subjects);
 }
 
-// Values in pages are transposed, whatever their rows are multiples of.
-TEST(HostNarrowTrainingLayouts, ValuesInPagesHaveAnyDepth) {
-  const std::string clauses =
-      "dims B = 2, Hq = 4, Hkv = 2, Sq = 40, Skv = 96, Dqk = 64, Dv = 72; layout paged(page = 16); "
-      "dtype e4m3; quantize per_tensor, descale_k = 0.5, scale_s = 256, descale_s = 1 / 256; "
-      "lengths kv; outputs o, lse;";
-  Subject subject{clauses, attention_of("attention f { " + clauses + " }"), {}};
-  const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
-  ASSERT_TRUE(forward.ok()) << forward.error().to_text();
-  subject.pairs.push_back({"native", *forward, {}});
-  expect_reference({subject});
+// Every subset of gradients; with none of q, k and v, kernels make amax_dp alone.
+TEST(HostNarrowTrainingGradients, OfEverySubsetAreTheReference) {
+  std::vector<Subject> subjects;
+  const std::string sizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 70, Skv = 133, D = 40; ";
+  const std::string learned =
+      "learn sinks: f32[Hq]; sink sinks[h]; learn slopes: f32[Hq]; score score + slopes[h] * "
+      "(kv_idx - q_idx) / 64; mask kv_idx - q_idx <= 63; ";
+  for (const char* wanted : {"sinks", "slopes", "sinks, slopes", "q", "k", "v", "q, v", "q, k",
+                             "k, sinks", "q, k, v, sinks, slopes"}) {
+    std::string clauses = quantized("do: e5m2, gradients: e5m2, ", true);
+    clauses.erase(clauses.find("grad q"));
+    clauses += learned + "grad " + wanted + "; ";
+    if (subjects.size() % 3 == 1) clauses += "layout thd; ";
+    if (subjects.size() % 3 == 2) clauses += "deterministic; lengths q, kv; ";
+    add(sizes + clauses, attention_of("attention f { " + sizes + clauses + " }"), subjects);
+  }
+  expect_reference(subjects);
 }
 
 // Products add up many terms that are alike, where fewer bits than those of f32 would be lost.
@@ -141,6 +148,45 @@ TEST(HostNarrowTrainingSums, OfEqualValuesAreRight) {
   for (const tools::Comparison& each :
        tools::compare(*outputs, reference.outputs, tools::Types(attention), reference.sizes)) {
     EXPECT_TRUE(each.agrees()) << each.name << ": " << each.why;
+  }
+}
+
+// The language wants positive scales, and kernels take what is bound: of 0 they make what the
+// reference makes of a number that nothing is left of.
+TEST(HostNarrowTrainingScales, OfZeroMakeNoNaN) {
+  const ir::Attention attention = driver::training_forward(
+      attention_of("attention f { dims B = 1, Hq = 2, Hkv = 1, Sq = 70, Skv = 90, D = 40; mask "
+                   "kv_idx - q_idx <= 20; learn sinks: f32[Hq]; sink sinks[h]; " +
+                   quantized("", true) + "}"));
+  const Pair pair{"native", driver::lower(attention, "native", plan::Direction::forward).value(),
+                  driver::lower(attention, "native", plan::Direction::backward).value()};
+  const reference::Inputs inputs =
+      tools::make_inputs(attention, {}, tools::Missing::pattern, tools::Needs::gradients)
+          .value()
+          .values;
+  reference::Options options;
+  options.sizes = true;
+  for (const char* scale : {"descale_q", "descale_k", "descale_v", "descale_o", "descale_do"}) {
+    SCOPED_TRACE(scale);
+    reference::Inputs changed = inputs;
+    double& value = changed.tensors.at(scale).values[0];
+    value = 0x1p-100;
+    const tools::ReferenceGradients reference =
+        tools::run_reference_gradients(attention, changed, true, options).value();
+    value = 0;
+    const auto outputs = outputs_of(pair, changed);
+    ASSERT_TRUE(outputs.ok()) << outputs.error().to_text();
+    for (const auto& [name, expected] : reference.outputs) {
+      const std::vector<double>& values = outputs->at(name).values;
+      double largest = 0, off = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_FALSE(std::isnan(values[i])) << name;
+        if (!std::isfinite(expected.values[i])) continue;
+        largest = std::max(largest, std::abs(expected.values[i]));
+        off = std::max(off, std::abs(values[i] - expected.values[i]));
+      }
+      EXPECT_LE(off, 0.15 * largest + 0x1p-80) << name;
+    }
   }
 }
 

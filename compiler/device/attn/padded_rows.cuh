@@ -14,7 +14,7 @@ struct PaddedRows {
 
   const unsigned char* from;
   unsigned char* to;
-  const int* starts;  // null: not packed
+  const int* starts;  // of packed rows, or the pages of rows in pages; null: neither
 
   // Eight columns of a row, if the batch has it: lengths(b) are its rows.
   template <typename Lengths>

@@ -57,4 +57,14 @@ struct Places {
   }
 };
 
+// The same of rows in pages: page_table[b * kPages + page] is where the page with this row is.
+template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
+          bool kAligned, int kPage, int kPages>
+struct PagedPlaces : Places<kBatch, kHead, kRow, kColumn_, kColumns_, kAligned, false> {
+  static __device__ long long place(const int* page_table, int b, int h, int row) {
+    const long long page = page_table[(long long)b * kPages + row / kPage];
+    return page * kBatch + h * kHead + row % kPage * kRow;
+  }
+};
+
 }  // namespace kernels

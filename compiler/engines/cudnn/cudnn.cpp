@@ -62,9 +62,13 @@ Status check_scales(const Subject& subject) {
   if (attention.is_mxfp8()) return check_blocks(attention, subject.context());
   const bool can = target::can(target::Capability::fp8_attention, subject.context());
   if (can) return {};
-  return unsupported(attention.quantize->pos,
-                     "cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on",
-                     "use `dtype bf16;` without `quantize`");
+  const std::int64_t sm = subject.context().gpu.sm;
+  return unsupported(
+      attention.quantize->pos,
+      sm < 90 ? "cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on"
+              : fmt::format("cuDNN has no 8-bit attention for compute capability {}.{}", sm / 10,
+                            sm % 10),
+      "use `dtype bf16;` without `quantize`");
 }
 
 // Refuses scales in all strategies but `composite`, the only one that knows them.

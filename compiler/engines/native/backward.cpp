@@ -12,6 +12,7 @@
 #include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/native/row_tiles.h"
 #include "compiler/engines/native/strength_reduction.h"
+#include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/products_backward.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -183,7 +184,8 @@ class NativeBackward {
   // written, `o` and `do` are read, which a sigmoid does without. Lists that the GPU makes mostly
   // have few parts.
   double moved() const {
-    if (kernel_.tile.is_short) return kernel_.bytes_of_tensors() + bytes_of_learned();
+    if (kernel_.tile.is_short)
+      return kernel_.bytes_of_tensors() + bytes_of_learned() + bytes_of_pages(kernel_.whole);
     const std::int64_t sums =
         kernel_.wants("dq") ? 8 * kernel_.depth() + 2 * kernel_.dims[Dim::Dqk] : 0;
     const std::int64_t parts = kernel_.made_lists ? 0 : 8 * kernel_.key_sums();
@@ -191,7 +193,8 @@ class NativeBackward {
            static_cast<double>(kernel_.heads() * kernel_.dims[Dim::Sq]) *
                static_cast<double>(
                    sums + (kernel_.attention.is_pointwise() ? 0 : 4 * kernel_.dims[Dim::Dv])) +
-           (kernel_.rows ? bytes_of_widening(kernel_.attention) : 0) + bytes_of_learned();
+           (kernel_.rows ? bytes_of_widening(kernel_.attention) : 0) + bytes_of_learned() +
+           bytes_of_pages(kernel_.whole);
   }
 
   // Words are zeroed and read, gradients that the products write are zeroed.
@@ -284,7 +287,9 @@ Status check_learned(const ir::Attention& attention) {
         fmt::format("attnc's backward kernels do not compute the gradient of `{}`: the score and "
                     "the sink both read it",
                     learned.tensor),
-        "list other gradients alone, as in `grad q, k, v`, or compute it by `--engine cudnn`");
+        attention.quantize ? "list other gradients alone, as in `grad q, k, v`"
+                           : "list other gradients alone, as in `grad q, k, v`, or compute it by "
+                             "`--engine cudnn`");
   }
   return attention.quotient ? check_held(attention, derivatives) : Status();
 }
@@ -308,14 +313,20 @@ Status check_backward(const ir::Attention& attention) {
   }
 
   if (attention.quantize) return check_narrow_backward(attention);
+  const ir::Attention of_rows = without_pages(attention);
   for (const char* name : {"q", "k", "v", "do"}) {
-    ATTN_RETURN_IF_ERROR(check_layout(attention, name));
+    ATTN_RETURN_IF_ERROR(check_layout(of_rows, name));
   }
 
   return {};
 }
 
 namespace {
+
+// What the kernels compute of an attention.
+Form form_of(const ir::Attention& attention) {
+  return whole_form(with_reduced_strength(without_pages(attention)));
+}
 
 bool has_diagonals(const ir::Attention& attention) {
   const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(attention));
@@ -352,7 +363,7 @@ Error no_tile(const ir::Attention& attention, const target::Context& context) {
 Result<NativeProgram> lower_short_backward(const ir::Attention& attention,
                                            const masks::Axes& mask_axes,
                                            const target::Context& context, std::size_t refused) {
-  const Form whole = whole_form(with_reduced_strength(attention));
+  const Form whole = form_of(attention);
   const std::vector<RowTile> tiles =
       short_tiles(attention, context, has_diagonals(whole.attention));
   if (refused >= tiles.size()) return no_tile(attention, context);
@@ -363,13 +374,13 @@ Result<NativeProgram> lower_short_backward(const ir::Attention& attention,
 
 std::size_t count_of_short_tiles(const ir::Attention& attention, const target::Context& context) {
   if (attention.dims[Dim::Skv] > kMostShortKeys) return 0;
-  const Form whole = whole_form(with_reduced_strength(attention));
+  const Form whole = form_of(attention);
   return short_tiles(attention, context, has_diagonals(whole.attention)).size();
 }
 
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const masks::Axes& mask_axes,
                                      const target::Context& context, std::size_t refused) {
-  const Form whole = whole_form(with_reduced_strength(attention));
+  const Form whole = form_of(attention);
   const std::vector<RowTile> tiles = ordered_tiles(attention, whole, mask_axes, context);
   if (refused >= tiles.size()) return no_tile(attention, context);
 

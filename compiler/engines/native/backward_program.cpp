@@ -9,6 +9,7 @@
 #include "compiler/engines/native/kernel.h"
 #include "compiler/engines/native/maps.h"
 #include "compiler/engines/native/narrow_backward.h"
+#include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/interface.h"
 #include "compiler/engines/shared/operands.h"
@@ -221,6 +222,7 @@ class BackwardProgram : private BackwardLaunches {
     for (const plan::OperandSource& source : kernel_.expressions.inputs.operands) {
       used.insert(*plan::name_of(source));
     }
+    use_pages(kernel_.whole, used);
     const Controls control = controls(kernel_.whole, used);
     plan::Program program;
     program.tensors = backward_tensors(kernel_.whole, used, control, kernel_.gradients);
@@ -229,7 +231,8 @@ class BackwardProgram : private BackwardLaunches {
     std::ranges::copy(learned.internals, std::back_inserter(program.internals));
     std::ranges::copy(learned.steps, std::back_inserter(program.steps));
     program.params = bound_params(kernel_.whole, used);
-    if (kernel_.own_gradients().empty()) return program;
+    // Those of 8 bits make largest magnitudes, whatever is wanted.
+    if (kernel_.own_gradients().empty() && !kernel_.rows) return program;
     plan::KernelStep step{.outputs = kernel_.own_gradients(),
                           .zeroed = zeroed(),
                           .launches = {},
@@ -241,6 +244,7 @@ class BackwardProgram : private BackwardLaunches {
     const auto main = std::ranges::find(step.launches, kernel_.name(), &plan::Launch::kernel);
     step.facts->launch = main - step.launches.begin();
     add_internals(program, step);
+    read_pages(kernel_.whole, program, step);
     program.steps.emplace_back(std::move(step));
     return program;
   }

@@ -57,9 +57,15 @@ Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t mos
                                    direction, name, most, depth));
   }
   if (depth % kDepthMultiple == 0) return {};
+  const std::int64_t below = depth / kDepthMultiple * kDepthMultiple,
+                     above = below + kDepthMultiple;
+  const char* const works = below == 0     ? "{1} works"
+                            : above > most ? "{0} works"
+                                           : "{0} and {1} work";
   return unsupported(attention.pos,
                      fmt::format("attnc's own engine takes {} in multiples of {} (this is {})",
-                                 name, kDepthMultiple, depth));
+                                 name, kDepthMultiple, depth),
+                     fmt::format(fmt::runtime(works), below, above));
 }
 
 Status check_clauses(const ir::Attention& attention) {

@@ -457,7 +457,8 @@ std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
 }
 
 std::int64_t read_page_of(const ir::Attention& attention, const std::string& name) {
-  return name == "v" && attention.quantize ? 0 : page_of(attention, name);
+  const bool copied = attention.quantize && (name == "v" || is_padded(attention, name));
+  return copied ? 0 : page_of(attention, name);
 }
 
 bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const std::string& name) {

@@ -91,7 +91,8 @@ bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const st
 
 // Rows of a page of "k" or "v"; 0 if it is not paged.
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
-// The same of those that the kernel reads: 8-bit values are in no pages (quantized.h).
+// The same of those that the kernel reads: 8-bit values, and keys that are copied, are in no pages
+// (quantized.h, padded_rows.h).
 std::int64_t read_page_of(const ir::Attention& attention, const std::string& name);
 // The tensors that say where the rows of each batch begin (kRowStarts, kColumnStarts), of those
 // that are packed.

@@ -8,7 +8,6 @@
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
-#include "compiler/gradient/differentiate.h"
 #include "runtime/base/ceil_div.h"
 
 namespace attn::engines::native {
@@ -34,6 +33,13 @@ std::string method_of(const char* name, const std::string& value) {
   return fmt::format("  __device__ float {}() const {{ return {}; }}\n", name, value);
 }
 
+// With a descale_v of 0 the forward's o is 0, and so are deltas.
+std::string delta_factor(const ir::Attention& attention) {
+  const std::string of_o = value_of_scale(attention, "descale_o");
+  if (!has_scale(attention, "descale_v")) return of_o;
+  return "*t_descale_v == 0 ? 0.0f : " + of_o + " / *t_descale_v";
+}
+
 std::int64_t elements(const ir::Attention& attention, const std::string& name) {
   std::int64_t all = 1;
   for (const std::int64_t dim : logical_dims(attention, name)) all *= dim;
@@ -47,25 +53,7 @@ Status check_narrow_backward(const ir::Attention& attention) {
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
-  ATTN_RETURN_IF_ERROR(check_scales_of_gradients(attention));
-  const gradient::Derivatives derivatives = gradient::differentiate(attention);
-  const auto by_score = [](const auto& tensor) { return !tensor.score.empty(); };
-  const auto of_rows = [&](const std::string& name) { return attention.layouts.contains(name); };
-  if (std::ranges::none_of(gradient::wanted_gradients(attention), of_rows) &&
-      std::ranges::none_of(derivatives.tensors, by_score)) {
-    return unsupported(attention.quantize->pos,
-                       "attnc's 8-bit backward makes `amax_dp` beside gradients of q, k, v or of "
-                       "what scores read",
-                       "list `q`, `k` or `v` in `grad`, too");
-  }
-  for (const char* name : {"q", "k", "v", "o"}) {
-    if (layout_of(attention, name).kind != ir::LayoutKind::paged) continue;
-    return unsupported(
-        attention.pos,
-        fmt::format("`{}` is paged, and attnc's 8-bit backward widens rows at strides", name),
-        "use another layout for training: pages are for inference");
-  }
-  return {};
+  return check_scales_of_gradients(attention);
 }
 
 ir::Attention with_wide_rows(const ir::Attention& attention) {
@@ -117,7 +105,7 @@ std::string factors_of_gradients_text(const ir::Attention& attention) {
          method_of("query_factor", "slope_of_products() * " + of("descale_k")) +
          method_of("key_factor", "slope_of_products() * " + of("descale_q")) +
          method_of("value_factor", "kKeptScale * " + of("descale_do")) +
-         method_of("delta_factor", of("descale_o") + " / " + of("descale_v")) +
+         method_of("delta_factor", delta_factor(attention)) +
          method_of("scale_dq", of("scale_dq")) + method_of("scale_dk", of("scale_dk")) +
          method_of("scale_dv", of("scale_dv"));
 }

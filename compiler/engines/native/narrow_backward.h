@@ -22,7 +22,7 @@ inline constexpr const char* kWidened[] = {"q", "k", "v", "do"};
 // Outputs of every such backward.
 inline constexpr const char* kAmaxOfGradients[] = {"amax_dp", "amax_dq", "amax_dk", "amax_dv"};
 
-// Errors: unsupported, for scales of blocks, and for rows that the kernel before cannot find.
+// Errors: unsupported, for scales of blocks, and without scales of gradients.
 Status check_narrow_backward(const ir::Attention& attention);
 
 // The attention whose q, k, v and do are those in kRowsTensor.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/kernel.h"
 #include "compiler/engines/shared/controls.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -22,11 +23,8 @@ bool has_starts(const ir::Attention& attention, const std::string& name) {
   return layout_of(attention, name).kind == ir::LayoutKind::thd;
 }
 
-std::string places(const ir::Attention& attention, const std::string& name) {
-  const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
-  return fmt::format("kernels::Places<{}, {}, {}, {}, {}, {}, {}>", strides[0], strides[1],
-                     strides[2], strides[3], dims[3], moves_in_vectors(dims, strides),
-                     has_starts(attention, name));
+bool is_paged(const ir::Attention& attention, const std::string& name) {
+  return page_of(attention, name) > 0;
 }
 
 std::int64_t threads_of(const ir::Attention& attention, const std::string& name) {
@@ -35,41 +33,60 @@ std::int64_t threads_of(const ir::Attention& attention, const std::string& name)
   return elements / kColumnsOfThread;
 }
 
-const char* starts_of(const std::string& name) { return name == "q" ? kRowStarts : kColumnStarts; }
-
-// The kernel has the starts of keys for its values.
+// What says where rows are: starts of packed ones, or pages. The kernel has those of values.
 bool takes_starts(const ir::Attention& attention, const std::string& name) {
-  if (!has_starts(attention, name)) return false;
-  return name == "q" || !has_starts(attention, "v");
+  const std::string starts = addressed_by(attention, name);
+  return !starts.empty() && (name == "q" || starts != addressed_by(attention, "v"));
 }
 std::string parameter_of_starts(const ir::Attention& attention, const std::string& name) {
-  if (!has_starts(attention, name)) return "nullptr";
-  return takes_starts(attention, name) ? "starts_of_" + name : "starts";
+  if (addressed_by(attention, name).empty()) return "nullptr";
+  if (takes_starts(attention, name)) return "starts_of_" + name;
+  return is_paged(attention, name) ? "table" : "starts";
 }
 
 }  // namespace
 
+std::string places_text(const ir::Attention& attention, const std::string& name) {
+  const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
+  const std::string all = fmt::format("{}, {}, {}, {}, {}, {}", strides[0], strides[1], strides[2],
+                                      strides[3], dims[3], moves_in_vectors(dims, strides));
+  if (!is_paged(attention, name))
+    return fmt::format("kernels::Places<{}, {}>", all, has_starts(attention, name));
+  return fmt::format("kernels::PagedPlaces<{}, {}, {}>", all, page_of(attention, name),
+                     page_table_dims(attention, name)[2]);
+}
+
 Status check_readable(const ir::Attention& attention) {
   for (const char* name : {"q", "k", "v"}) {
-    const Status status = check_layout(attention, name);
-    if (status.ok()) continue;
-    const ir::Layout& layout = layout_of(attention, name);
-    const bool is_paged = layout.kind == ir::LayoutKind::paged;
-    if (layout.bound_strides) return status;
+    if (!layout_of(attention, name).bound_strides) continue;
+    const std::int64_t depth = logical_dims(attention, name)[3];
+    if (depth % kPaddedTo != 0) {
+      return unsupported(
+          attention.quantize->pos,
+          fmt::format(
+              "the strides of `{}` are bound, and its rows of {} bytes are not at multiples "
+              "of {}",
+              name, depth, kPaddedTo),
+          fmt::format(
+              "head dimensions that are multiples of {} work, or strides that are not bound",
+              kPaddedTo));
+    }
+    ATTN_RETURN_IF_ERROR(check_layout(attention, name));
+    const std::int64_t page = page_of(attention, name);
     // Values are transposed, wherever their rows are.
-    if (!is_paged || name == std::string_view("v")) continue;
-    return unsupported(
-        attention.pos,
-        fmt::format("rows of `{}` in pages are not at multiples of 16 bytes, and a copy of them "
-                    "would be one of the whole pool",
-                    name),
-        "head dimensions that are multiples of 16 work in pages");
+    if (page % kCell == 0 || name == std::string_view("v")) continue;
+    return unsupported(attention.quantize->pos,
+                       fmt::format("attnc's kernel of 8-bit attention takes no pages of {} keys "
+                                   "whose strides are bound",
+                                   page),
+                       fmt::format("multiples of {} work, or strides that are not bound", kCell));
   }
   return {};
 }
 
 bool is_padded(const ir::Attention& attention, const std::string& name) {
-  return attention.quantize && name != "v" && !check_layout(attention, name).ok();
+  if (!attention.quantize || name == "v") return false;
+  return page_of(attention, name) % kCell != 0 || !check_layout(attention, name).ok();
 }
 
 ir::Attention with_padded_rows(const ir::Attention& attention) {
@@ -101,8 +118,9 @@ PaddedRowsText padded_rows_text(const ir::Attention& attention, std::int64_t fir
         "    if (i >= 0 && i < rows_{}.kThreads)\n"
         "      rows_{}.run(i, [&](int b) {{ return expressions.{}(b); }});\n"
         "    i -= rows_{}.kThreads;\n",
-        places(attention, name), places(padded, name), dims[0], dims[1], dims[2], name, name, name,
-        parameter_of_starts(attention, name), name, name, name == "q" ? "queries" : "keys", name);
+        places_text(attention, name), places_text(padded, name), dims[0], dims[1], dims[2], name,
+        name, name, parameter_of_starts(attention, name), name, name,
+        name == "q" ? "queries" : "keys", name);
   }
   if (text.statements.empty()) return text;
   text.statements = fmt::format("  if (blockIdx.x >= {}) {{\n{}{}    return;\n  }}\n", first, rest,
@@ -122,7 +140,8 @@ std::int64_t add_padded_rows(const ir::Attention& attention, std::int64_t thread
         plan::internal_tensor(padded_name(name), attention.dtype, {of_name * kColumnsOfThread}));
     step.outputs.push_back(padded_name(name));
     arguments.insert(arguments.end(), {Tensor{name}, Tensor{padded_name(name)}});
-    if (takes_starts(attention, name)) arguments.emplace_back(Tensor{starts_of(name)});
+    if (takes_starts(attention, name))
+      arguments.emplace_back(Tensor{addressed_by(attention, name)});
     all += of_name;
   }
   return ceil_div(all, threads);

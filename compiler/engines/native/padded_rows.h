@@ -1,5 +1,6 @@
-// Copies of 8-bit q and k whose rows TMA cannot read: rows of 72 bytes are no multiple of 16, and
-// strides may be any. The kernel that transposes values makes them (attn/padded_rows.cuh).
+// Copies of 8-bit q and k whose rows TMA cannot read: rows of 72 bytes are no multiple of 16,
+// strides may be any, and pages may be of any size. The kernel that transposes values makes them
+// (attn/padded_rows.cuh).
 //
 //   native.padded_q, native.padded_k   rows of a multiple of 16 elements, those of a head behind
 //                                      each other (bhsd), or packed (thd)
@@ -14,11 +15,14 @@
 
 namespace attn::engines::native {
 
-// Errors: unsupported, for rows of 8 bits in pages or with bound strides that cannot be read.
+// Errors: unsupported, for rows of 8 bits with bound strides that cannot be read.
 Status check_readable(const ir::Attention& attention);
 
 // Whether rows of "q" or "k" are copied.
 bool is_padded(const ir::Attention& attention, const std::string& name);
+
+// The type by which a kernel finds rows of "q", "k", "v" or "o" (attn/places.cuh).
+std::string places_text(const ir::Attention& attention, const std::string& name);
 
 // The attention that the copies are of: q and k are deeper, and dense. And what they are called.
 ir::Attention with_padded_rows(const ir::Attention& attention);

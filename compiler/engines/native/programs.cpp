@@ -283,7 +283,7 @@ class Native {
   // Blocks whose time passes between a part and the next one.
   double between() const {
     if (kernel_.tile.warps() > 4) return kBetweenMany;
-    return page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
+    return read_page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
   }
   bool has_lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
   target::Deadline* deadline() const { return context_.deadline.get(); }

@@ -110,13 +110,7 @@ Status check_quantized(const ir::Attention& attention) {
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
-  ATTN_RETURN_IF_ERROR(check_readable(attention));
-  const std::int64_t page = page_of(attention, "k");
-  if (page % kCell == 0) return {};
-  return unsupported(
-      attention.quantize->pos,
-      fmt::format("attnc's kernel of 8-bit attention takes no pages of {} keys", page),
-      fmt::format("multiples of {} work", kCell));
+  return check_readable(attention);
 }
 
 plan::TensorMapArgument map_of_values(const ir::Attention& attention, const Tile& tile) {

@@ -17,7 +17,7 @@
 
 namespace attn::engines::native {
 
-// Errors: unsupported, for keys in pages that TMA cannot copy, and rows that nothing can.
+// Errors: unsupported, for scales of blocks, and for rows with bound strides that nothing can read.
 Status check_quantized(const ir::Attention& attention);
 
 // The map by which the kernel reads the values.

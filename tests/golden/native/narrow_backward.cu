@@ -87,7 +87,7 @@ struct Expressions : kernels::Reals {
   __device__ float query_factor() const { return slope_of_products() * *t_descale_k; }
   __device__ float key_factor() const { return slope_of_products() * *t_descale_q; }
   __device__ float value_factor() const { return kKeptScale * *t_descale_do; }
-  __device__ float delta_factor() const { return *t_descale_o / *t_descale_v; }
+  __device__ float delta_factor() const { return *t_descale_v == 0 ? 0.0f : *t_descale_o / *t_descale_v; }
   __device__ float scale_dq() const { return *t_scale_dq; }
   __device__ float scale_dk() const { return *t_scale_dk; }
   __device__ float scale_dv() const { return *t_scale_dv; }

@@ -75,6 +75,25 @@ TEST(Compare, BoundsIn8BitsFollowFromEachType) {
   EXPECT_DOUBLE_EQ(bound_in_8_bits("lse", current), bound_in_8_bits("lse", DType::bf16));
 }
 
+// A row of 2 elements, one of them the smallest e4m3, beside one that is larger.
+TEST(Compare, SmallRowsIn8BitsMayDifferByRoundings) {
+  const auto agrees = [](double steps, const Types& types) {
+    const double step = 0x1p-9;
+    const io::HostTensor reference{DType::f32, {1, 1, 2, 2}, {step, 0, 0.1, 0.1}};
+    io::HostTensor computed = reference;
+    computed.values[0] += steps * step;
+    return compare({{"dv", computed}}, {{"dv", reference}}, types, {{"dv", reference}})
+        .at(0)
+        .agrees();
+  };
+  EXPECT_TRUE(agrees(0.57, DType::e4m3));  // sqrt(2 / 6)
+  EXPECT_FALSE(agrees(0.58, DType::e4m3));
+  Types current(DType::e4m3);
+  current.o = current.gradients = DType::bf16;
+  EXPECT_TRUE(agrees(0.25, current));
+  EXPECT_FALSE(agrees(0.26, current));
+}
+
 TEST(Compare, AmaxOfTermsThatCancelIsRelativeToTheirSizes) {
   const auto compared = [](const char* name, double value) {
     const Outputs sizes = {{"amax_dp", tensor({0x1p-8})}, {"amax_dq", tensor({0x1p-8})}};

@@ -160,6 +160,8 @@ void show_fp8_attention() {
   EXPECT_EQ(refusal_of_8_bits(kSizes, 90), "");
   EXPECT_EQ(refusal_of_8_bits(kSizes, 120), "");
   EXPECT_THAT(refusal_of_8_bits(kSizes, 89), HasSubstr("compute capability 9.0"));
+  EXPECT_THAT(refusal_of_8_bits(kSizes, 121),
+              HasSubstr("no 8-bit attention for compute capability 12.1"));
 }
 void show_fp8_half_output() {
   const std::string half = std::string("dtype e4m3; quantize per_tensor, o: bf16; ") + kSizes;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/step_tensors.h"
 #include "tests/support/golden.h"
 #include "tests/unit/compiler/engines/native/lowered.h"
 
@@ -93,7 +94,7 @@ TEST(NarrowBackward, ResultsOf16BitsHaveNoScales) {
   EXPECT_THAT(source, HasSubstr("using NarrowGradient = kernels::E5M2;"));
   EXPECT_THAT(source, HasSubstr("using Gradient = kernels::BF16;"));
   EXPECT_THAT(source, HasSubstr("float scale_dq() const { return 1.0f; }"));
-  EXPECT_THAT(source, HasSubstr("float delta_factor() const { return 1.0f / *t_descale_v; }"));
+  EXPECT_THAT(source, HasSubstr("return *t_descale_v == 0 ? 0.0f : 1.0f / *t_descale_v; }"));
 }
 
 TEST(NarrowBackward, TextOfACausalMask) {
@@ -126,10 +127,27 @@ TEST(NarrowBackward, RefusesWhatItCannotCompute) {
               HasSubstr("no backward above D 256"));
   EXPECT_THAT(refusal(dims + "D = 64; dtype e4m3; quantize mxfp8; layout bhsd; " + kTrained),
               HasSubstr("no scales of blocks"));
-  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16); grad q; " + kQuantized),
-              HasSubstr("`k` is paged"));
-  EXPECT_THAT(refusal(dims + "D = 64; learn z: f32[Hq]; sink z[h]; grad z; " + kQuantized),
-              HasSubstr("`amax_dp`"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16); grad q, v; " + kQuantized),
+              HasSubstr("`v` is paged, and paged tensors have no gradient"));
+}
+
+TEST(NarrowBackward, MakesLargestSlopesForASinkAlone) {
+  const NativeProgram made =
+      lowered(kSizes + kQuantized + "learn z: f32[Hq]; sink z[h]; grad z; ").value();
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward"));
+}
+
+TEST(NarrowBackward, CopiesRowsOfPages) {
+  const NativeProgram made = lowered(
+                                 "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 70, D = 72; "
+                                 "layout paged(page = 7); grad q; " +
+                                 kQuantized)
+                                 .value();
+  const plan::DeriveStep& copies =
+      std::get<plan::DeriveStep>(made.program.steps[made.program.steps.size() - 2]);
+  EXPECT_THAT(copies.outputs, ElementsAre("native.k_rows", "native.v_rows"));
+  EXPECT_TRUE(plan::uses(made.program.steps.back(), "native.k_rows"));
+  EXPECT_FALSE(plan::uses(made.program.steps.back(), "k"));
 }
 
 Result<NativeProgram> forward_of(const std::string& clauses) { return testing::lowered(clauses); }
@@ -150,12 +168,31 @@ TEST(PaddedRows, AreCopiedBesideValues) {
   EXPECT_EQ(made.work.moved, 2.0 * (2 * 2 * 400 * 72 + (2 * 8 * 300 + 2 * 2 * 400) * 80));
 }
 
-TEST(PaddedRows, RowsInPagesAreRefused) {
-  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, D = 72; ";
-  const Result<NativeProgram> made =
-      forward_of(dims + kQuantized + "layout k: paged(page = 16), v: paged(page = 16);");
-  ASSERT_FALSE(made.ok());
-  EXPECT_THAT(made.error().message, HasSubstr("a copy of them would be one of the whole pool"));
+TEST(PaddedRows, KeysInPagesAreCopiedByTheirTable) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 65, D = 72; ";
+  const NativeProgram made =
+      forward_of(dims + kQuantized + "layout k: paged(page = 16), v: paged(page = 7);").value();
+  EXPECT_THAT(map_of(made, "native.padded_k").dims, ElementsAre(80, 65, 2, 2));
+  EXPECT_THAT(step_of(made).source,
+              HasSubstr("kernels::PagedPlaces<2304, 1152, 72, 1, 72, true, 16, 5>"));
+  EXPECT_THAT(step_of(made).source, HasSubstr("padded_k, starts_of_k}"));
+}
+
+TEST(PaddedRows, OnePageTableServesKeysAndValues) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 65, D = 64; ";
+  const NativeProgram made = forward_of(dims + kQuantized + "layout paged(page = 12);").value();
+  EXPECT_THAT(step_of(made).source, HasSubstr("padded_k, table}"));
+}
+
+TEST(PaddedRows, RowsAtBoundStridesAreRefused) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
+  const auto refused = [&](const std::string& clauses) {
+    return forward_of(dims + clauses + kQuantized).error().message;
+  };
+  EXPECT_THAT(refused("D = 72; layout paged(page = 16, strides = bound); "),
+              HasSubstr("its rows of 72 bytes are not at multiples of 16"));
+  EXPECT_THAT(refused("D = 64; layout paged(page = 12, strides = bound); "),
+              HasSubstr("no pages of 12 keys whose strides are bound"));
 }
 
 }  // namespace

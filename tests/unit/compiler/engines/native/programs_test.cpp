@@ -306,7 +306,7 @@ TEST(Native, RefusesSome8BitAttention) {
               HasSubstr("no 8-bit forward above Dqk 256 (this is 576)"));
   EXPECT_EQ(refusal(dims + "D = 64; layout q: strides(Sq * D * Hq, D, Hq * D + 8, 1);"), "");
   EXPECT_EQ(refusal(dims + "D = 64; layout k: paged(page = 48), v: paged(page = 7);"), "");
-  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 8);"), HasSubstr("pages of 8 keys"));
+  EXPECT_EQ(refusal(dims + "D = 64; layout paged(page = 8);"), "");
   EXPECT_THAT(
       refusal(
           "dtype e4m3; quantize mxfp8; layout bhsd; dims B = 2, Hq = 4, Hkv = 2, Sq = 64, D = 64;"),
