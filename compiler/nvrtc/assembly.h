@@ -37,7 +37,8 @@ Status check_assembly(const Assembly& assembly, const KernelLimits& limits);
 
 // The bytes that the kernel which spills most spills, of those that count.
 std::int64_t most_spilled(const Assembly& assembly, const KernelLimits& limits);
-// More bytes than all registers of a thread hold: another division of the same work will not fit.
-inline constexpr std::int64_t kHopelessBytes = 255 * 4;
+// More bytes than all registers of two threads hold: another division of the same work will not
+// fit.
+inline constexpr std::int64_t kHopelessBytes = 2 * 255 * 4;
 
 }  // namespace attn::nvrtc

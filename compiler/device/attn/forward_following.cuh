@@ -58,15 +58,24 @@ struct FollowingWeights : Base {
 #pragma unroll
     for (int j = 0; j < 4; ++j) most[j] = __float_as_int(s[j]);
 #pragma unroll
-    for (int i = 4; i < kScores; i += 8) {
+    for (int i = 4; i + 4 < kScores; i += 8) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int further = i + 4 < kScores ? i + 4 : i;
-        most[j] = largest_of(most[j], __float_as_int(s[i + j]), __float_as_int(s[further + j]));
-      }
+      for (int j = 0; j < 4; ++j)
+        most[j] = largest_of(most[j], __float_as_int(s[i + j]), __float_as_int(s[i + 4 + j]));
     }
+    // An even number of 4 leaves the last 4.
+    constexpr int kLast = kScores - 4;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) own[r] = __int_as_float(max(most[2 * r], most[2 * r + 1]));
+    for (int r = 0; r < 2; ++r) {
+      int all = most[2 * r];
+      if constexpr (kScores % 8 == 0) {
+        all = largest_of(all, most[2 * r + 1], __float_as_int(s[kLast + 2 * r]));
+        all = max(all, __float_as_int(s[kLast + 2 * r + 1]));
+      } else {
+        all = max(all, most[2 * r + 1]);
+      }
+      own[r] = __int_as_float(all);
+    }
     if (__builtin_expect((__float_as_int(own[0]) | __float_as_int(own[1])) >= 0, true)) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -89,7 +98,7 @@ struct FollowingWeights : Base {
     for (int i = kFrom; i < kTo; ++i) sum[i / 2 & 1] += s[i];
   }
 
-  static constexpr int kFirstWeights = kScores < 128 ? 16 : 32;
+  static constexpr int kFirstWeights = kScores < 128 ? 8 : 32;
   __device__ __forceinline__ void weigh_first_scores(const float (&shift)[2]) {
     weigh_scores_between<0, kFirstWeights>(shift);
   }
