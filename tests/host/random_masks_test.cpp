@@ -16,7 +16,7 @@
 namespace attn::host::random_masks_tests {
 namespace {
 
-constexpr int kBatches = 3;  // but for the first, those of the night
+constexpr int kBatches = 3;  // the first at every change, the others in the night
 constexpr int kMasks = 50;   // per batch
 constexpr int kPaged = 12;   // per batch
 
