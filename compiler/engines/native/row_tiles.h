@@ -24,7 +24,7 @@ struct RowTile {
   bool scatters = false;        // no instruction of the GPU adds vectors to memory
   // Keys, and values, of so many 16 columns stay in registers, at most.
   std::int64_t held_keys = 0, held_values = 0;
-  bool is_short = false;        // all keys of a head are one block (attn/mma_short_backward.cuh)
+  bool is_short = false;  // all keys of a head are one block (attn/mma_short_backward.cuh)
 
   std::int64_t groups() const { return of_warps ? (warps() + 3) / 4 : 2; }  // that compute
   std::int64_t threads() const { return of_warps ? 32 * warps() : 128 * (groups() + 1); }
@@ -50,6 +50,9 @@ std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Con
 inline constexpr std::int64_t kMostShortKeys = 128;
 std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
                                  bool diagonals);
+
+// The most keys that any of those has for these head dimensions; 0 if there is none.
+std::int64_t most_short_keys(const ir::Dims& dims);
 
 // Bytes of shared memory that a block of threads may have, as many of which share a multiprocessor.
 std::int64_t room_of(const RowTile& tile, const target::Context& context);
