@@ -161,7 +161,7 @@ class Explain(attnc.Case):
         self.assertNotIn("gradients", self.explain("softcap", "--bind", "Sq=64", *self.unbuilt()))
         result = self.explain("sink_global", "--bind", "Sq=64", "--grad", *self.unbuilt())["gradients"]
         self.assertEqual(result["derivatives"][1], {"of": "sink", "by": "sinks[h]", "value": "1.0"})
-        through = self.attnc("explain", SPECS / "merge_by_lse.attn", *H200).stdout
+        through = self.attnc("explain", SPECS / "merge_by_lse.attn", *H200, code=3).stdout
         self.assertIn("wanted    q, k, v, through o and lse\n", through)
         text = self.attnc("explain", SPECS / "learned_bias_qk.attn", *H200, *SMALL,
                           "--bind", "Sq=64", *self.unbuilt()).stdout
