@@ -6,7 +6,8 @@
 # [ALONE] [COST seconds] [ENVIRONMENT A=B]): a GoogleTest program with one ctest entry per case. Tests with the highest
 # COST start first; SLOW ones have 25, and parts of a program 5. NEEDS are programs that it runs. Tests below tests/unit and tests/golden have the label of their
 # folder, and the target fast_tests builds them. SLOW tests (Suite.Name, where * is any text) take seconds each: their
-# label is slow instead.
+# label is slow instead. That of tests with Nightly in their names is nightly: only `./test --all` runs them.
+# attn_nightly(TEST...): the same label, for entries of add_test.
 # With CMAKE_UNITY_BUILD, attn_make_bundles makes one program for the tests of several folders (unit_runtime_test,
 # unit_compiler_test, ..), because 32 sources that are compiled in one batch share their headers and templates: that
 # takes 40 % less time. Most tests of the compiler take less time than to start a process, so those programs have 8
@@ -161,12 +162,21 @@ function(attn_test_program target folder)
   if("threads" IN_LIST ARG_LABELS)
     add_dependencies(thread_tests ${target})
   endif()
+  set(nightly "*Nightly*")
+  set(others "-${nightly}")
   if(ARG_SLOW)
     list(JOIN ARG_SLOW ":" slow)
-    attn_discover(${target} "${slow}" slow ${ARG_LABELS})
-    set(others "-${slow}")
+    attn_discover(${target} "${slow}-${nightly}" slow ${ARG_LABELS})
+    string(APPEND others ":${slow}")
   endif()
+  attn_discover(${target} "${nightly}" nightly ${ARG_LABELS})
   attn_discover(${target} "${others}" ${fast} ${ARG_LABELS})
+endfunction()
+
+function(attn_nightly)
+  foreach(test ${ARGN})
+    set_property(TEST ${test} APPEND PROPERTY LABELS nightly)
+  endforeach()
 endfunction()
 
 # The tests of a program whose names the filter lets pass; a part of attn_test_program.
@@ -178,13 +188,13 @@ macro(attn_discover target filter)
   endif()
   if(ARG_COST)
     list(APPEND properties COST ${ARG_COST})
-  elseif("slow" IN_LIST labels)
+  elseif(labels MATCHES "(^|;)(slow|nightly)(;|$)")
     list(APPEND properties COST 25)  # not last, when the other processors would wait
   endif()
   if(ARG_ENVIRONMENT)
     list(APPEND properties ENVIRONMENT ${ARG_ENVIRONMENT})
   endif()
-  if(ARG_SHARDS AND NOT "slow" IN_LIST labels)
+  if(ARG_SHARDS AND NOT labels MATCHES "(^|;)(slow|nightly)(;|$)")
     attn_add_shards(${target} "${filter}" ${ARG_SHARDS} "${labels}")
   else()
     gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 TEST_FILTER "${filter}" PROPERTIES ${properties})
@@ -194,9 +204,6 @@ endmacro()
 # The tests that the filter lets pass as `count` entries, TARGET.0 and so on, each with every count-th test. Their
 # reports, of each test, are in test-reports/.
 function(attn_add_shards target filter count labels)
-  if(NOT filter)
-    set(filter "*")  # an empty one lets nothing pass
-  endif()
   math(EXPR last "${count} - 1")
   foreach(i RANGE ${last})
     set(name ${target}.${i})

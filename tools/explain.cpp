@@ -24,13 +24,17 @@ struct Options {
   Format format = Format::text;
 };
 
+// The exit code is that of `attnc compile`: a pair is refused if either direction is.
 int print(const Options& options, const Explanation& explanation) {
   if (options.format == Format::json) {
     print_json(to_json(explanation));
   } else {
     fmt::print("{}", to_text(explanation));
   }
-  return explanation.forward && explanation.forward->refusal ? kUnsupported : kOk;
+  const auto is_refused = [](const std::optional<ExplainedProgram>& program) {
+    return program && program->refusal;
+  };
+  return is_refused(explanation.forward) || is_refused(explanation.backward) ? kUnsupported : kOk;
 }
 
 // An error where warnings are denied.

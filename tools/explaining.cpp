@@ -72,8 +72,8 @@ std::shared_ptr<target::Deadline> deadline_of(const BuildLimits& limits) {
   return std::make_shared<target::Deadline>(std::chrono::seconds(limits.seconds));
 }
 
-// Explains the backward, which nobody need have asked for: so a refusal, whoever refuses, is part
-// of the explanation.
+// Explains the backward. A refusal, whoever refuses, is part of the explanation, beside the
+// forward.
 Result<ExplainedProgram> explain_backward(const ExplainOptions& options, const Spec& spec,
                                           const plan::Target& target, Explanation& explanation) {
   const auto how = compile_options(options, spec, target, plan::Direction::backward, true);

@@ -26,11 +26,27 @@ std::string shape_text(const plan::Plan& plan) {
                      padded.empty() ? "" : "; also serves smaller " + padded);
 }
 
+// The name of --skeleton that leaves a form of kernels out (compiler/target/rewrites.cpp); nothing
+// for a rewrite, which --without names.
+std::string_view skeleton_without(std::string_view name) {
+  if (name == "warp_groups") return "mma";
+  if (name == "short_forms") return "long";
+  if (name == "long_forms") return "short";
+  return "";
+}
+
 std::string decisions_text(const plan::Plan& plan) {
-  std::string without;
-  for (const std::string& name : plan.without) without += fmt::format(" {}", shown(name));
+  std::string rewrites, skeletons;
+  for (const std::string& name : plan.without) {
+    const std::string_view skeleton = skeleton_without(name);
+    if (skeleton.empty())
+      rewrites += fmt::format("{}{}", rewrites.empty() ? "" : ",", shown(name));
+    else
+      skeletons += fmt::format("{}{}", skeletons.empty() ? "" : ",", skeleton);
+  }
   return fmt::format("  strategy    {}{}{}\n", shown(plan.strategy),
-                     without.empty() ? "" : ", without", without);
+                     rewrites.empty() ? "" : ", --without " + rewrites,
+                     skeletons.empty() ? "" : ", --skeleton " + skeletons);
 }
 
 std::string nvrtc_text(const plan::Plan& plan) {

@@ -45,8 +45,8 @@ class HostNarrowTraining : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(HostNarrowTraining, IsTheReference) {
   std::vector<Subject> subjects;
-  for_each_shape(fmt::format("{}/{}.attn", kFolder, GetParam()), kLongest, "scaled",
-                 [&](const std::string& text, const ir::Attention& attention) {
+  for_each_shape(fmt::format("{}/{}.attn", kFolder, GetParam()), kLongest, "scaled", Turns::all,
+                 [&](const std::string& text, const ir::Attention& attention, std::size_t) {
                    add(text, attention, subjects);
                  });
   ASSERT_FALSE(subjects.empty());

@@ -1,7 +1,7 @@
 // Runs the kernels of the engine `native` on an emulated GPU (gpu/gpu.h), and compares their
-// outputs with the reference: specs of the engine's own tests in both orders, other specs, which
-// have the same kernels with other expressions, with each size in one of them. Rows past the
-// lengths are NaN.
+// outputs with the reference: each spec at one size in one order, in turns, and in the night at
+// every size: specs of the engine's own tests in both orders, other specs, which have the same
+// kernels with other expressions, with each size in one of them. Rows past the lengths are NaN.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 #include <span>
 
 #include "tests/host/attention.h"
+#include "tests/host/shapes_of_file.h"
 #include "tools/shapes.h"
 #include "tools/spec.h"
 
@@ -133,13 +134,44 @@ target::Rewrites forms_of(std::size_t number) {
   return rewrites;
 }
 
-class HostNative : public ::testing::TestWithParam<std::string> {
- protected:
-  // The pair of programs that a training runs, if the engine has a backward of it.
-  static void add_gradients(std::vector<Subject>& subjects, const std::string& shape,
-                            const ir::Attention& attention, std::span<const gpu::Order> orders) {
-    Subject subject{GetParam() + ", gradients, " + shape, driver::training_forward(attention), {}};
-    const target::Rewrites forms = forms_of(subjects.size());
+bool is_trained(const std::string& spec) {
+  return std::ranges::find(kTrained, spec) != std::end(kTrained);
+}
+
+// Attentions of the spec at its sizes, with their names; those that it does not support are left
+// out.
+using Sized = std::vector<std::pair<std::string, ir::Attention>>;
+Sized sizes_of(const std::string& name, const tools::Spec& spec) {
+  Sized all;
+  for (const tools::Shape& shape :
+       tools::shapes_of(*spec.source, spec.attention, {}, shapes_for(name), kLongest)) {
+    const auto bound = tools::analyze_spec(spec.source, shape.bindings, tools::Format::text);
+    if (bound.spec) all.emplace_back(shape.name, bound.spec->attention);
+  }
+  return all;
+}
+
+// Subjects of a spec: the program of its forward, unless the engine refuses it.
+class Subjects {
+ public:
+  explicit Subjects(std::string spec) : spec_(std::move(spec)) {}
+
+  void add_forward(const std::string& size, const ir::Attention& attention,
+                   std::span<const gpu::Order> orders, std::size_t turn) {
+    Subject subject{spec_ + ", " + size, attention, {}};
+    const auto forward =
+        driver::lower(attention, "native", plan::Direction::forward, forms_of(turn));
+    if (!forward.ok()) return;
+    for (const gpu::Order order : orders)
+      subject.pairs.push_back({text_of(order), *forward, {}, order, tools::Unused::anything});
+    all_.push_back(std::move(subject));
+  }
+
+  // The pair of programs that a training runs.
+  void add_gradients(const std::string& size, const ir::Attention& attention,
+                     std::span<const gpu::Order> orders, std::size_t turn) {
+    Subject subject{spec_ + ", gradients, " + size, driver::training_forward(attention), {}};
+    const target::Rewrites forms = forms_of(turn);
     const auto forward =
         driver::lower(subject.attention, "native", plan::Direction::forward, forms);
     const auto backward =
@@ -149,40 +181,66 @@ class HostNative : public ::testing::TestWithParam<std::string> {
     for (const gpu::Order order : orders)
       subject.pairs.push_back(
           {text_of(order), *forward, *backward, order, tools::Unused::anything});
-    subjects.push_back(std::move(subject));
+    all_.push_back(std::move(subject));
   }
+
+  const std::vector<Subject>& all() const { return all_; }
+
+ private:
+  std::string spec_;
+  std::vector<Subject> all_;
 };
 
-TEST_P(HostNative, IsTheReference) {
-  const tools::SpecOutcome spec =
-      tools::read_spec(ATTN_SOURCE_DIR "/" + GetParam(), {}, tools::Format::text);
-  ASSERT_TRUE(spec.spec.has_value());
-  std::vector<Subject> subjects;
-  std::size_t sizes = 0;
-  for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
-                                                    shapes_for(GetParam()), kLongest)) {
-    const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
-    if (!bound.spec) continue;  // the spec does not support these sizes
-    const auto orders = orders_of(GetParam(), sizes++);
-    const bool trained = std::ranges::find(kTrained, GetParam()) != std::end(kTrained);
-    if (trained && shape.name != "scaled") {
-      add_gradients(subjects, shape.name, bound.spec->attention, orders);
+// The gradients at every size but the scaled one, and the forward at each.
+void add_all(const std::string& spec, const Sized& sizes, Subjects& subjects) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto& [size, attention] = sizes[i];
+    const auto orders = orders_of(spec, i);
+    if (is_trained(spec) && size != "scaled") {
+      subjects.add_gradients(size, attention, orders, subjects.all().size());
     }
-    Subject subject{GetParam() + ", " + shape.name, bound.spec->attention, {}};
-    const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward,
-                                       forms_of(subjects.size()));
-    if (!forward.ok()) continue;
-    for (const gpu::Order order : orders)
-      subject.pairs.push_back({text_of(order), *forward, {}, order, tools::Unused::anything});
-    subjects.push_back(std::move(subject));
+    subjects.add_forward(size, attention, orders, subjects.all().size());
   }
-  if (subjects.empty()) {
-    EXPECT_TRUE(GetParam() == "specs/head_dim_100.attn" || spec.spec->attention.is_mxfp8())
+}
+
+// One size in one order: the gradients, if it is trained, else the forward. If the engine refuses
+// the size of the turn, the next one.
+void add_one(const std::string& spec, Sized sizes, Subjects& subjects) {
+  if (is_trained(spec)) std::erase_if(sizes, [](const auto& one) { return one.first == "scaled"; });
+  const std::size_t turn = turn_of(std::filesystem::path(spec).stem().string());
+  for (std::size_t i = 0; i < sizes.size() && subjects.all().empty(); ++i) {
+    const auto& [size, attention] = sizes[(turn + i) % sizes.size()];
+    const std::size_t rest = turn / sizes.size();
+    const auto orders = std::span(kOrders).subspan(rest % 2, 1);
+    if (is_trained(spec))
+      subjects.add_gradients(size, attention, orders, rest / 2);
+    else
+      subjects.add_forward(size, attention, orders, rest / 2);
+  }
+}
+
+void expect_reference_of(const std::string& name, Turns turns) {
+  const tools::SpecOutcome spec =
+      tools::read_spec(ATTN_SOURCE_DIR "/" + name, {}, tools::Format::text);
+  ASSERT_TRUE(spec.spec.has_value());
+  Subjects subjects(name);
+  if (turns == Turns::all)
+    add_all(name, sizes_of(name, *spec.spec), subjects);
+  else
+    add_one(name, sizes_of(name, *spec.spec), subjects);
+  if (subjects.all().empty()) {
+    EXPECT_TRUE(name == "specs/head_dim_100.attn" || spec.spec->attention.is_mxfp8())
         << "the engine refuses it";
     GTEST_SKIP() << "the engine refuses it";
   }
-  expect_reference(subjects);
+  expect_reference(subjects.all());
 }
+
+class HostNative : public ::testing::TestWithParam<std::string> {};
+TEST_P(HostNative, IsTheReference) { expect_reference_of(GetParam(), Turns::one); }
+
+class NightlyHostNative : public HostNative {};
+TEST_P(NightlyHostNative, IsTheReference) { expect_reference_of(GetParam(), Turns::all); }
 
 TEST(HostNativeSpecs, TrainedOnesExist) {
   std::vector<std::string> all = specs_of("specs");
@@ -289,6 +347,9 @@ std::string name_of(const ::testing::TestParamInfo<std::string>& file) {
 INSTANTIATE_TEST_SUITE_P(Specs, HostNative, ::testing::ValuesIn(specs_of("specs")), name_of);
 INSTANTIATE_TEST_SUITE_P(Native, HostNative, ::testing::ValuesIn(specs_of("tests/gpu/native")),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Specs, NightlyHostNative, ::testing::ValuesIn(specs_of("specs")), name_of);
+INSTANTIATE_TEST_SUITE_P(Native, NightlyHostNative,
+                         ::testing::ValuesIn(specs_of("tests/gpu/native")), name_of);
 
 }  // namespace
 }  // namespace attn::host::native_tests

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/host/attention.h"
+#include "tests/host/shapes_of_file.h"
 
 namespace attn::host::short_tests {
 namespace {
@@ -40,8 +41,7 @@ const char* text_of(gpu::Order order) {
 }
 
 // Adds the pair of programs that a training runs, on the next GPU in turns.
-void add(const std::string& text, std::vector<Subject>& subjects) {
-  const std::size_t turn = subjects.size();
+void add(const std::string& text, std::size_t turn, std::vector<Subject>& subjects) {
   const auto attention = driver::training_forward(attention_of("attention f { " + text + " }"));
   const auto forward =
       driver::lower(attention, "native", context_of(plan::Direction::forward, turn));
@@ -54,8 +54,7 @@ void add(const std::string& text, std::vector<Subject>& subjects) {
       {text, attention, {{text_of(order), *forward, *backward, order, tools::Unused::anything}}});
 }
 
-void add_forward(const std::string& text, std::vector<Subject>& subjects) {
-  const std::size_t turn = subjects.size();
+void add_forward(const std::string& text, std::size_t turn, std::vector<Subject>& subjects) {
   const auto attention = attention_of("attention f { " + text + " }");
   const auto forward =
       driver::lower(attention, "native", context_of(plan::Direction::forward, turn));
@@ -76,13 +75,21 @@ std::string dims_of(const Sizes& sizes, int batches) {
                      sizes.query_heads, sizes.key_heads, sizes.rows, sizes.keys, sizes.depth);
 }
 
-class HostShort : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(HostShort, IsTheReference) {
+// Every fourth of the sizes, from the number of the clauses on, or all.
+void expect_reference_of(const char* clauses, int batches, Turns turns) {
+  const std::size_t step = turns == Turns::one ? 4 : 1;
   std::vector<Subject> subjects;
-  for (const Sizes& sizes : kSizes) add(dims_of(sizes, 4) + GetParam(), subjects);
+  for (std::size_t i = turn_of(clauses) % step; i < std::size(kSizes); i += step) {
+    add(dims_of(kSizes[i], batches) + clauses, i, subjects);
+  }
   expect_reference(subjects);
 }
+
+class HostShort : public ::testing::TestWithParam<const char*> {};
+TEST_P(HostShort, IsTheReference) { expect_reference_of(GetParam(), 4, Turns::one); }
+
+class NightlyHostShort : public HostShort {};
+TEST_P(NightlyHostShort, IsTheReference) { expect_reference_of(GetParam(), 4, Turns::all); }
 
 constexpr const char* kClauses[] = {
     "outputs o, lse; grad q, k, v;",
@@ -113,10 +120,11 @@ constexpr const char* kClauses[] = {
     "grad q, k, v, sink;",
 };
 INSTANTIATE_TEST_SUITE_P(Clauses, HostShort, ::testing::ValuesIn(kClauses));
+INSTANTIATE_TEST_SUITE_P(Clauses, NightlyHostShort, ::testing::ValuesIn(kClauses));
 
 // Forwards that walk items: tables that these have in common, whose rows begin anywhere or not; one
 // block of keys, or several; one block of rows, or several.
-TEST(HostWalking, IsTheReference) {
+void expect_walking(Turns turns) {
   constexpr Sizes kWalked[] = {{1, 7, 8, 3, 3},     {49, 49, 32, 3, 3},  {129, 200, 16, 2, 2},
                                {300, 64, 64, 1, 1}, {65, 384, 32, 2, 2}, {64, 131, 40, 2, 2}};
   constexpr const char* kWalkedClauses[] = {
@@ -131,26 +139,31 @@ TEST(HostWalking, IsTheReference) {
       "tensor bias: bf16[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx]; dropout 0.2; "
       "outputs o, lse;"};
   std::vector<Subject> subjects;
+  std::size_t turn = 0;
   for (const Sizes& sizes : kWalked) {
-    for (const char* clauses : kWalkedClauses) add_forward(dims_of(sizes, 5) + clauses, subjects);
+    for (const char* clauses : kWalkedClauses) {
+      // Each size with some clauses, and each clause with two sizes.
+      const bool taken = turns == Turns::all || turn % 3 == turn / std::size(kWalkedClauses) % 3;
+      if (taken) add_forward(dims_of(sizes, 5) + clauses, turn, subjects);
+      ++turn;
+    }
   }
   expect_reference(subjects);
 }
+TEST(HostWalking, IsTheReference) { expect_walking(Turns::one); }
+TEST(NightlyHostWalking, IsTheReference) { expect_walking(Turns::all); }
 
 // Packed sequences, of which some are empty.
-TEST(HostShortPacked, IsTheReference) {
-  std::vector<Subject> subjects;
-  for (const Sizes& sizes : kSizes) {
-    add(dims_of(sizes, 5) + "layout thd; lengths q, kv; outputs o, lse; grad q, k, v;", subjects);
-  }
-  expect_reference(subjects);
-}
+constexpr const char* kPacked = "layout thd; lengths q, kv; outputs o, lse; grad q, k, v;";
+TEST(HostShortPacked, IsTheReference) { expect_reference_of(kPacked, 5, Turns::one); }
+TEST(NightlyHostShortPacked, IsTheReference) { expect_reference_of(kPacked, 5, Turns::all); }
 
 // Gradients that are not asked for are not made.
 TEST(HostShortGradients, AreThoseOfTheSpec) {
   std::vector<Subject> subjects;
   for (const char* gradients : {"q", "k", "v", "k, v", "q, v"}) {
-    add(dims_of(kSizes[4], 3) + fmt::format("outputs o, lse; grad {};", gradients), subjects);
+    add(dims_of(kSizes[4], 3) + fmt::format("outputs o, lse; grad {};", gradients), subjects.size(),
+        subjects);
   }
   expect_reference(subjects);
 }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/host/attention.h"
+#include "tests/host/shapes_of_file.h"
 #include "tests/support/golden.h"
 #include "tools/shapes.h"
 #include "tools/spec.h"
@@ -57,6 +58,7 @@ bool has_composite(const ir::Attention& attention) {
 class HostSpecs : public ::testing::TestWithParam<std::string> {
  protected:
   std::string path() const { return ATTN_SOURCE_DIR "/specs/" + GetParam() + ".attn"; }
+  void expect_reference_of(Turns turns) const;
 };
 
 // Adds the programs of a lowering. Composite always applies; the others only to some specs.
@@ -97,7 +99,8 @@ void add_pair_without(Subject& subject, const std::string& lowering, std::string
   if (std::any_of(subject.pairs.begin(), subject.pairs.end() - 1, same)) subject.pairs.pop_back();
 }
 
-TEST_P(HostSpecs, AreTheReference) {
+// At one size, in turns, or at all.
+void HostSpecs::expect_reference_of(Turns turns) const {
   const tools::SpecOutcome spec = tools::read_spec(path(), {}, tools::Format::text);
   ASSERT_TRUE(spec.spec.has_value());
   const std::optional<ir::Dropout>& dropout = spec.spec->attention.dropout;
@@ -109,15 +112,18 @@ TEST_P(HostSpecs, AreTheReference) {
   ASSERT_EQ(not_run("both").contains(GetParam()), is_not_run) << "not_run.txt";
   if (is_not_run) GTEST_SKIP();
   const bool has_backward = !not_run("backward").contains(GetParam());
-  std::vector<Subject> subjects;
+  std::vector<std::pair<std::string, ir::Attention>> sized;
   for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
                                                     tools::ShapeSet::all, kLongest)) {
     const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
     ASSERT_TRUE(bound.spec || shape.name != "scaled");
     if (!bound.spec) continue;  // the spec does not support these sizes
-    if (!has_composite(bound.spec->attention)) continue;
-    Subject subject{
-        GetParam() + ", " + shape.name, driver::training_forward(bound.spec->attention), {}};
+    if (has_composite(bound.spec->attention)) sized.emplace_back(shape.name, bound.spec->attention);
+  }
+  if (turns == Turns::one && !sized.empty()) sized = {sized[turn_of(GetParam()) % sized.size()]};
+  std::vector<Subject> subjects;
+  for (const auto& [size, attention_of_size] : sized) {
+    Subject subject{GetParam() + ", " + size, driver::training_forward(attention_of_size), {}};
     for (const std::string& lowering : strategies_on_host()) {
       add_pair(subject, lowering, has_backward);
     }
@@ -130,6 +136,11 @@ TEST_P(HostSpecs, AreTheReference) {
   }
   expect_reference(subjects);
 }
+
+TEST_P(HostSpecs, AreTheReference) { expect_reference_of(Turns::one); }
+
+class NightlyHostSpecs : public HostSpecs {};
+TEST_P(NightlyHostSpecs, AreTheReference) { expect_reference_of(Turns::all); }
 
 TEST(HostSpecsList, NamesSpecs) {
   const std::vector<std::string> names = spec_names();
@@ -191,8 +202,9 @@ TEST(HostSpecsList, ChangedByRewrites) {
   attn::testing::expect_golden("tests/host/rewrites.expected", text);
 }
 
-INSTANTIATE_TEST_SUITE_P(Library, HostSpecs, ::testing::ValuesIn(spec_names()),
-                         [](const auto& test) { return test.param; });
+std::string name_of(const ::testing::TestParamInfo<std::string>& spec) { return spec.param; }
+INSTANTIATE_TEST_SUITE_P(Library, HostSpecs, ::testing::ValuesIn(spec_names()), name_of);
+INSTANTIATE_TEST_SUITE_P(Library, NightlyHostSpecs, ::testing::ValuesIn(spec_names()), name_of);
 
 }  // namespace
 }  // namespace attn::host

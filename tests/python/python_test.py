@@ -1,4 +1,6 @@
-"""python_test.py [FILE..]: runs pytest on python/tests, or files in it, in the environment of .ci/setup-python or a Python that has pytest."""
+"""python_test.py [[--except] PATTERN..]: runs pytest on python/tests, or the files in it that a pattern matches (or none
+does), in the environment of .ci/setup-python or a Python that has pytest."""
+import fnmatch
 import os
 import pathlib
 import subprocess
@@ -29,6 +31,16 @@ def find_python():
     return None
 
 
+def files_of(patterns):
+    """The test files, or those that a pattern matches; with --except before the patterns, those that none matches."""
+    names = sorted(path.name for path in (SOURCE / "python" / "tests").glob("test_*.py"))
+    if not patterns:
+        return names
+    wanted = patterns[0] != "--except"
+    return [name for name in names
+            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) == wanted]
+
+
 def main():
     python = find_python()
     if python is None:
@@ -36,7 +48,7 @@ def main():
         return SKIPPED
     tests = pathlib.Path("python", "tests")
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-               *(str(tests / name) for name in sys.argv[1:] or [""])]
+               *(str(tests / name) for name in files_of(sys.argv[1:]))]
     return subprocess.run(command, cwd=SOURCE, check=False).returncode
 
 

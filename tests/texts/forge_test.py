@@ -52,6 +52,20 @@ class Forge(unittest.TestCase):
                 for names in re.findall(r" -LE? \"([^\"]+)\"| -LE? (\w+)", line):
                     self.assertLessEqual(set("|".join(filter(None, names)).split("|")), labels, line)
 
+    def test_what_runs_in_the_night_has_a_smaller_form(self):
+        """CONTRIBUTING.md: what has none runs at every change."""
+        self.assertIn("-LE '^nightly$'", read("test"))
+        self.assertIn(".ci/run --all", read(".github/workflows/nightly.yml"))
+        found = 0
+        for place in files(".cpp", under="tests"):
+            suites = set(re.findall(r"^TEST(?:_P|_F)?\((\w+),", read(place), re.MULTILINE))
+            nightly = {suite for suite in suites if "Nightly" in suite}
+            self.assertLessEqual({suite.replace("Nightly", "") for suite in nightly}, suites, place)
+            found += len(nightly)
+        self.assertGreater(found, 10)
+        names = re.findall(r"^ *attn_nightly\(([^)]*)\)", cmake(), re.MULTILINE)
+        self.assertEqual({name.endswith(".nightly") for line in names for name in line.split()}, {True})
+
     def test_yaml_has_no_tabs_and_json_is_json(self):
         json.loads(read(".devcontainer/devcontainer.json"))
         for place in FILES:

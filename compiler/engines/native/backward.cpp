@@ -350,12 +350,21 @@ std::vector<RowTile> ordered_tiles(const ir::Attention& attention, const Form& w
 Error no_tile(const ir::Attention& attention, const target::Context& context) {
   if (context.rewrites.long_forms)
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
+  constexpr const char* kFix = "leave out `--skeleton short`, which allows this form alone";
+  if (attention.quantize) {
+    return unsupported(attention.quantize->pos,
+                       "attnc's backward of one launch computes no 8-bit floats", kFix);
+  }
+  const ir::Dims& dims = attention.dims;
+  const std::int64_t most = most_short_keys(dims);
   return unsupported(
       attention.pos,
       fmt::format("no tile of attnc's backward of one launch fits {} keys, head dimensions {} and "
-                  "{}, and this score",
-                  attention.dims[Dim::Skv], attention.dims[Dim::Dqk], attention.dims[Dim::Dv]),
-      "leave out `--skeleton short`");
+                  "{}{}",
+                  dims[Dim::Skv], dims[Dim::Dqk], dims[Dim::Dv],
+                  dims[Dim::Skv] > most ? fmt::format(": with these, there are up to {} keys", most)
+                                        : ", and this score"),
+      kFix);
 }
 
 }  // namespace

@@ -193,6 +193,14 @@ std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Con
   return tiles;
 }
 
+std::int64_t most_short_keys(const ir::Dims& dims) {
+  std::int64_t most = 0;
+  for (const ShortTile& row : kShortTiles) {
+    if (row.most >= std::max(dims[Dim::Dqk], dims[Dim::Dv])) most = std::max(most, row.keys);
+  }
+  return most;
+}
+
 std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
                                  bool diagonals) {
   const ir::Dims& dims = attention.dims;

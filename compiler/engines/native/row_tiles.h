@@ -53,6 +53,9 @@ inline constexpr std::int64_t kMostShortKeys = 128;
 std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::Context& context,
                                  bool diagonals);
 
+// The most keys that any of those has for these head dimensions; 0 if there is none.
+std::int64_t most_short_keys(const ir::Dims& dims);
+
 // Bytes of shared memory that a block of threads may have, as many of which share a multiprocessor.
 std::int64_t room_of(const RowTile& tile, const target::Context& context);
 

@@ -49,13 +49,27 @@ struct Warp {
   std::array<std::array<unsigned long long, kLanes>, 2> slots{};
 };
 
+// What a thread waits for. It is a text only when a deadlock is told: threads wait often.
+struct Reason {
+  const char* what = "nothing";
+  std::int64_t number = -1, parity = -1;  // none if negative
+
+  bool operator==(const Reason&) const = default;
+  std::string text() const {
+    std::string text = what;
+    if (number >= 0) text += " " + std::to_string(number);
+    if (parity >= 0) text += ", parity " + std::to_string(parity);
+    return text;
+  }
+};
+
 struct Fiber {
   bool ended = false;
   const std::uint64_t* counter = nullptr;  // it waits until this is `until`
   std::uint64_t until = 0;
   const int* word = nullptr;  // it waits until this is `number`
   int number = 0;
-  std::string waits_for;
+  Reason waits_for;
   std::uint64_t gathered = 0;
   std::vector<Product> issued;               // and not committed
   std::vector<std::vector<Product>> groups;  // committed
@@ -175,10 +189,10 @@ class Block {
     std::abort();
   }
 
-  void wait_until(const std::uint64_t& counter, std::uint64_t until, std::string what) {
+  void wait_until(const std::uint64_t& counter, std::uint64_t until, const Reason& reason) {
     if (counter >= until) return;
     Fiber& own = fibers_[running_];
-    own.counter = &counter, own.until = until, own.waits_for = std::move(what);
+    own.counter = &counter, own.until = until, own.waits_for = reason;
     leave();
   }
 
@@ -186,26 +200,21 @@ class Block {
     if (*count == number) return;
     Fiber& own = fibers_[running_];
     own.word = count, own.number = number;
-    own.waits_for = "a count to be " + std::to_string(number);
+    own.waits_for = {"a count to be", number};
     leave();
   }
 
   const unsigned long long* gather(unsigned long long value) {
-    Fiber& own = fibers_[running_];
-    Warp& warp = warps_[running_ / kLanes];
-    auto& slot = warp.slots[own.gathered++ % 2];
-    slot[running_ % kLanes] = value;
-    warp.meeting.arrive(
-        static_cast<unsigned>(std::min(kLanes, fibers_.size() - running_ / kLanes * kLanes)));
-    wait_until(warp.meeting.rounds, own.gathered, "its warp");
-    return slot.data();
+    give(value);
+    wait_for_warp();
+    return given();
   }
 
   void sync(std::size_t name, unsigned threads) {
     Meeting& meeting = meetings_[name];
     const std::uint64_t round = meeting.rounds + 1;
     meeting.arrive(threads);
-    wait_until(meeting.rounds, round, "named barrier " + std::to_string(name));
+    wait_until(meeting.rounds, round, {"named barrier", static_cast<std::int64_t>(name)});
   }
   void arrive(std::size_t name, unsigned threads) { meetings_[name].arrive(threads); }
 
@@ -254,26 +263,16 @@ class Block {
     }
   }
 
-  // The lane's part of a product of its warp.
+  // The lane that gives its part last computes the product of its warp: the others wait until then,
+  // and what they gave is on their stacks.
   void multiply_in_warp(const WarpProduct& product) {
-    const unsigned long long* const all = gather(reinterpret_cast<std::uintptr_t>(&product));
-    const auto of = [all](unsigned lane) {
-      return reinterpret_cast<const WarpProduct*>(static_cast<std::uintptr_t>(all[lane]));
-    };
-    const auto lane = static_cast<unsigned>(running_ % kLanes);
-    for (unsigned i = 0; i < 4; ++i) {
-      LineBits row{}, column{};
-      for (unsigned k = 0; k < kBytes; k += 4) {
-        const unsigned part = k % 16 / 4, half = k / 16;
-        std::memcpy(row.data() + k, &of(lane / 4 * 4 + part)->a[i / 2 + 2 * half], 4);
-        std::memcpy(column.data() + k, &of((lane % 4 * 2 + i % 2) * 4 + part)->b[half], 4);
-      }
-      Line x{}, y{};
-      widen(row, product.type, x);
-      widen(column, product.type, y);
-      product.c[i] += dot<false>(x, y);
+    if (!give(reinterpret_cast<std::uintptr_t>(&product))) return wait_for_warp();
+    std::array<const WarpProduct*, kLanes> lanes;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] =
+          reinterpret_cast<const WarpProduct*>(static_cast<std::uintptr_t>(given()[lane]));
     }
-    gather(0);  // others may read this lane's words until now
+    multiply(lanes);
   }
 
   void issue(const Product& product) { fibers_[running_].issued.push_back(product); }
@@ -335,6 +334,24 @@ class Block {
 
   void leave() { stacks()[first_stack_ + running_].leave(); }
 
+  // Gives a lane's value to its warp. True for the last lane.
+  bool give(unsigned long long value) {
+    Fiber& own = fibers_[running_];
+    Warp& warp = warps_[running_ / kLanes];
+    warp.slots[own.gathered++ % 2][running_ % kLanes] = value;
+    const std::uint64_t rounds = warp.meeting.rounds;
+    warp.meeting.arrive(
+        static_cast<unsigned>(std::min(kLanes, fibers_.size() - running_ / kLanes * kLanes)));
+    return warp.meeting.rounds != rounds;
+  }
+  void wait_for_warp() {
+    wait_until(warps_[running_ / kLanes].meeting.rounds, fibers_[running_].gathered, {"its warp"});
+  }
+  // The values that the lanes gave last.
+  const unsigned long long* given() const {
+    return warps_[running_ / kLanes].slots[(fibers_[running_].gathered + 1) % 2].data();
+  }
+
   bool copy_late() {
     if (copies_.empty()) return false;
     const auto copy = std::move(copies_.back());
@@ -345,11 +362,11 @@ class Block {
 
   std::string deadlock() const {
     std::string text = "all threads wait:";
-    std::string last;
+    Reason last;
     for (std::size_t i = 0; i < fibers_.size(); ++i) {
       if (fibers_[i].ended || fibers_[i].waits_for == last) continue;
       last = fibers_[i].waits_for;
-      text += " thread " + std::to_string(i) + " for " + last + ";";
+      text += " thread " + std::to_string(i) + " for " + last.text() + ";";
     }
     return text;
   }
@@ -418,6 +435,37 @@ class Block {
         const Product& lane = *lanes[row % 8 * 4 + column % 8 / 2];
         float& c = lane.c[column / 8 * 4 + row / 8 * 2 + column % 2];
         c = (lane.adds ? c : 0) + dot<kOf8Bits>(a[row], b);
+      }
+    }
+  }
+
+  // Row i of a, or column i of b, of a product of a warp: in each half, a word of each of four
+  // lanes.
+  using WarpLanes = std::array<const WarpProduct*, kLanes>;
+  static void read_row(const WarpLanes& lanes, unsigned i, Line& line) {
+    LineBits bits;
+    for (unsigned k = 0; k < kBytes; k += 4) {
+      const unsigned lane = i % 8 * 4 + k % 16 / 4;
+      std::memcpy(bits.data() + k, &lanes[lane]->a[i / 8 + k / 16 * 2], 4);
+    }
+    widen(bits, lanes[0]->type, line);
+  }
+  static void read_column(const WarpLanes& lanes, unsigned i, Line& line) {
+    LineBits bits;
+    for (unsigned k = 0; k < kBytes; k += 4) {
+      std::memcpy(bits.data() + k, &lanes[i * 4 + k % 16 / 4]->b[k / 16], 4);
+    }
+    widen(bits, lanes[0]->type, line);
+  }
+
+  __attribute__((target_clones("avx2", "default"))) static void multiply(const WarpLanes& lanes) {
+    Line row, columns[8];
+    for (unsigned column = 0; column < 8; ++column) read_column(lanes, column, columns[column]);
+    for (unsigned i = 0; i < kRows; ++i) {
+      read_row(lanes, i, row);
+      for (unsigned column = 0; column < 8; ++column) {
+        lanes[i % 8 * 4 + column / 2]->c[i / 8 * 2 + column % 2] +=
+            dot<false>(row, columns[column]);
       }
     }
   }
@@ -557,8 +605,7 @@ bool is_done(unsigned barrier, unsigned parity) {
 void wait(unsigned barrier, unsigned parity) {
   const Barrier& at = block().barrier(barrier);
   if (is_done(barrier, parity)) return;
-  block().wait_until(at.phases, at.phases + 1,
-                     "barrier " + std::to_string(barrier) + ", parity " + std::to_string(parity));
+  block().wait_until(at.phases, at.phases + 1, {"barrier", barrier, parity});
 }
 
 void copy_box(unsigned to, const TensorMap& map, unsigned barrier, const int* coordinates,

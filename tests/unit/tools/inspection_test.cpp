@@ -1,7 +1,9 @@
 #include "tools/inspection.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "compiler/target/rewrites.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 #include "tools/words.h"
 
@@ -54,6 +56,25 @@ TEST(Inspection, NamesWhatMadeTheKernels) {
   EXPECT_THAT(inspect_text("x.attnplan", {{plan}}, plan), HasSubstr("\n  NVRTC       13.0\n"));
   plan = plan::testing::sample_plan();  // without kernels
   EXPECT_THAT(inspect_text("x.attnplan", {{plan}}, plan), Not(HasSubstr("NVRTC")));
+}
+
+// Names the options that make such a plan, whatever the names are in the file.
+TEST(Inspection, NamesOptionsThatDecided) {
+  plan::Plan plan = plan::testing::derived_plan();
+  const auto shown = [&] { return inspect_text("x.attnplan", {{plan}}, plan); };
+  plan.without.clear();
+  EXPECT_THAT(shown(), Not(HasSubstr("--")));
+  for (const auto& [made, option] : {std::pair(&target::Rewrites::warp_groups, "mma"),
+                                     {&target::Rewrites::short_forms, "long"},
+                                     {&target::Rewrites::long_forms, "short"}}) {
+    target::Rewrites rewrites;
+    rewrites.*made = false;
+    plan.without = target::without(rewrites);
+    EXPECT_THAT(shown(), HasSubstr(fmt::format(", --skeleton {}\n", option)));
+  }
+  const std::string rewrite(target::rewrites().front().name);
+  plan.without = {rewrite, "warp_groups", "long_forms"};
+  EXPECT_THAT(shown(), HasSubstr(fmt::format(", --without {}, --skeleton mma,short\n", rewrite)));
 }
 
 }  // namespace

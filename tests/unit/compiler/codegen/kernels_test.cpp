@@ -29,13 +29,12 @@ TEST_P(HostKernels, CompileOnTheHost) {
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
 }
 
+// Each includes what it needs. KernelClasses compiles them together, for other GPUs too.
 TEST_P(Kernels, CompileForGpus) {
   const std::string source =
       include_text("values.cuh") + include_text(GetParam()) + kernel_text("attn_derive", {}, "");
-  for (const std::int64_t sm : {80, 90, 100}) {
-    const Result<std::string> image = nvrtc::compile_kernel(source, sm, "");
-    EXPECT_TRUE(image.ok()) << image.error().to_text();
-  }
+  const Result<std::string> image = nvrtc::compile_kernel(source, 90, "");
+  EXPECT_TRUE(image.ok()) << image.error().to_text();
 }
 
 std::vector<std::string> names() {

@@ -105,8 +105,22 @@ TEST(NativeShortBackward, IsRefusedAloneWhereKeysAreMany) {
       of("dims B = 2, Hq = 3, Sq = 49, Skv = 129, D = 32;"), "native", context_of(true, alone));
   ASSERT_FALSE(made.ok());
   EXPECT_THAT(made.error().to_text(),
-              AllOf(HasSubstr("no tile of attnc's backward of one launch fits 129 keys"),
-                    HasSubstr("leave out `--skeleton short`")));
+              AllOf(HasSubstr("no tile of attnc's backward of one launch fits 129 keys, head "
+                              "dimensions 32 and 32: with these, there are up to 128 keys"),
+                    HasSubstr("leave out `--skeleton short`, which allows this form alone")));
+}
+
+TEST(NativeShortBackward, IsRefusedAloneFor8Bits) {
+  target::Rewrites alone;
+  alone.long_forms = false;
+  const Result<plan::Program> made = driver::lower(
+      of("dims B = 1, Hq = 2, Sq = 64, Skv = 64, D = 64; dtype e4m3; quantize per_tensor; "
+         "grad q, k, v;"),
+      "native", context_of(true, alone));
+  ASSERT_FALSE(made.ok());
+  EXPECT_THAT(made.error().to_text(),
+              AllOf(HasSubstr("attnc's backward of one launch computes no 8-bit floats"),
+                    HasSubstr("leave out `--skeleton short`, which allows this form alone")));
 }
 
 // Items of few keys, or with a table that batches share; not beside masks that give items unequal
