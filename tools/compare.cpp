@@ -128,6 +128,13 @@ bool has_rows(std::string_view name) {
   return !ir::is_logarithm(name) && !is_sum(name) && !ir::is_amax(name);
 }
 
+// Half of the distance between 1 and the next value: the largest relative error of rounding. Of 16
+// bits it does not count beside those of 8.
+double unit(DType dtype) {
+  if (!is_fp8(dtype)) return 0;
+  return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
+}
+
 // What two roundings of an element of o, dq, dk or dv differ by, root mean square, where it is too
 // small for relative errors: elements of 8 bits are multiples of a step.
 double least_difference(std::string_view name, const Types& types) {
@@ -140,20 +147,17 @@ double least_difference(std::string_view name, const Types& types) {
 
 // Largest error of o of an 8-bit attention.
 double bound_of_o(const Types& types) {
-  return std::hypot(rounding_of_8_bits(types.dtype), rounding_of_8_bits(types.o)) * std::sqrt(0.5);
+  return std::hypot(unit(types.dtype), unit(types.o)) * std::sqrt(0.5);
 }
 
 double bound_of_gradient(std::string_view name, const Types& types) {
-  if (name == "dv")
-    return std::hypot(rounding_of_8_bits(types.dtype), rounding_of_8_bits(types.gradients));
-  return std::hypot(rounding_of_8_bits(types.d_o), rounding_of_8_bits(types.gradients),
-                    rounding_of_8_bits(types.o));
+  if (name == "dv") return std::hypot(unit(types.dtype), unit(types.gradients));
+  return std::hypot(unit(types.d_o), unit(types.gradients), unit(types.o));
 }
 
 double bound_of_amax(std::string_view name, const Types& types) {
-  if (name == "amax_o") return 2 * rounding_of_8_bits(types.dtype);
-  if (name == "amax_dp")
-    return 2 * std::max(rounding_of_8_bits(types.o), rounding_of_8_bits(types.dtype));
+  if (name == "amax_o") return 2 * unit(types.dtype);
+  if (name == "amax_dp") return 2 * std::max(unit(types.o), unit(types.dtype));
   return 2 * bound_of_gradient(name.substr(name.find('_') + 1), types);
 }
 
@@ -246,11 +250,6 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
 }
 
 }  // namespace
-
-double rounding_of_8_bits(DType dtype) {
-  if (!is_fp8(dtype)) return 0;
-  return dtype == DType::e4m3 ? 0x1p-4 : 0x1p-3;
-}
 
 Types::Types(const ir::Attention& attention)
     : dtype(attention.dtype),

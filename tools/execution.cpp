@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "compiler/gradient/differentiate.h"
@@ -10,7 +9,6 @@
 #include "runtime/cuda/stream.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
-#include "tools/compare.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
 
@@ -170,9 +168,10 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
     result.sizes[gradient::gradient_name(name)] = std::move(tensor);
   }
   // Where terms cancel, what is left of them is an error: of 2^-8 of them at most, since kernels
-  // have them in 16 bits at least, or, with an o of 8 bits, of 0.6 u of those of delta, by which
-  // two roundings of o differ (compare.h). amax_dp is of the terms of dq.
-  const double left = std::max(0x1p-8, 0.6 * rounding_of_8_bits(attention.dtype_of("o")));
+  // have them in 16 bits at least. With an o of 8 bits, two roundings of it let delta differ by 0.6
+  // u of its terms (compare.h), which is 0.3 of the bound of amax, of 2 u or more. amax_dp is of
+  // the terms of dq.
+  const double left = is_fp8(attention.dtype_of("o")) ? 0.3 : 0x1p-8;
   for (const auto& [name, size] : gradients.amax_sizes) {
     const io::HostTensor of_amax = {DType::f32, {1}, {left * size}};
     result.sizes[name] = of_amax;
