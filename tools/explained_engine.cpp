@@ -101,7 +101,8 @@ std::string items_text(const KernelFacts& facts, const plan::Launch& launch) {
     text += fmt::format(", of which long ones are divided into {}{} parts in all",
                         facts.makes_lists ? "at most " : "", facts.divided);
   }
-  if (!facts.backward && is_of_warps(facts, launch) && launch.grid[0] == facts.items)
+  const bool alone = facts.parts == 1 || is_of_warps(facts, launch);
+  if (!facts.backward && alone && launch.grid[0] == facts.items)
     return text + ", each of a block of threads";
   return text + fmt::format(", taken in turns by {} blocks of threads", launch.grid[0]);
 }

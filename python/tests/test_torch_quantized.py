@@ -261,11 +261,12 @@ def test_scales_of_blocks_are_refused():
         attn.compile("mxfp8")(q, q, q)
 
 
-def test_a_transformer_trains_as_in_bf16():
+def test_the_training_of_a_transformer_runs():
     """Two steps by the reference of what tests/gpu/train_narrow.py trains on a GPU."""
     source = pathlib.Path(os.environ.get("ATTN_SOURCE_DIR", pathlib.Path(__file__).parents[2]))
     script = source / "tests" / "gpu" / "train_narrow.py"
     process = subprocess.run([sys.executable, script, "--device", "cpu", "--steps", "2", "--rows", "8"],
-                             capture_output=True, text=True, check=False)
+                             capture_output=True, text=True, check=False,
+                             env={**os.environ, "PYTHONPATH": str(source / "python")})
     assert process.returncode == 0, process.stdout + process.stderr
     assert "ratio" in process.stdout

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "compiler/codegen/scores.h"
@@ -43,6 +44,15 @@ class NativeBackward {
   Result<double> work() {
     ATTN_RETURN_IF_ERROR(list_blocks());
     return kernel_.blocks.blocks;
+  }
+
+  // Scores for the rate of the tile; infinite if it serves none.
+  double time_of_scores() {
+    if (!list_blocks().ok()) return std::numeric_limits<double>::infinity();
+    make_expressions();
+    if (table() && !kernel_.expressions.table) return std::numeric_limits<double>::infinity();
+    return kernel_.walked_blocks() * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys) /
+           kernel_.tile.rate;
   }
 
   // Makes the program; called after work().
@@ -158,7 +168,7 @@ class NativeBackward {
 
   NativeWork work_of_kernel(const plan::Program& program) const {
     NativeWork work;
-    const double blocks = kernel_.tile.is_short ? kernel_.steps() : kernel_.blocks.blocks;
+    const double blocks = kernel_.tile.is_short ? kernel_.steps() : kernel_.walked_blocks();
     work.scores = blocks * static_cast<double>(kernel_.tile.rows * kernel_.tile.keys);
     work.at_most = kernel_.depends_on_inputs();
     work.rate = kernel_.tile.rate;
@@ -334,16 +344,18 @@ bool has_diagonals(const ir::Attention& attention) {
 }
 
 // The tiles, the best first. That of the most rows is the last where masks show so few rows of a
-// block of keys that its blocks of rows have more scores, for their rate, than those of the next.
+// block of keys that its blocks of rows have more scores, for their rate, than those of the next;
+// or where a table that scores read has no room beside them.
 std::vector<RowTile> ordered_tiles(const ir::Attention& attention, const Form& whole,
                                    const masks::Axes& mask_axes, const target::Context& context) {
   std::vector<RowTile> tiles = row_tiles(attention, context, has_diagonals(whole.attention));
   if (tiles.size() < 2 || tiles[0].rows != kMostRowsOfBlock) return tiles;
-  const auto work = [&](const RowTile& tile) {
-    const Result<double> blocks = NativeBackward(attention, whole, mask_axes, tile, context).work();
-    return (blocks.ok() ? *blocks : 0) * static_cast<double>(tile.rows * tile.keys) / tile.rate;
+  const auto time = [&](const RowTile& tile) {
+    return NativeBackward(attention, whole, mask_axes, tile, context).time_of_scores();
   };
-  if (work(tiles[1]) < work(tiles[0])) std::rotate(tiles.begin(), tiles.begin() + 1, tiles.end());
+  const double first = time(tiles[0]);
+  if (std::isinf(first) || time(tiles[1]) < first)
+    std::rotate(tiles.begin(), tiles.begin() + 1, tiles.end());
   return tiles;
 }
 

@@ -218,6 +218,15 @@ bool BackwardKernel::heads_outside() const {
   return mean() < kShort || longest() > kUneven * mean();
 }
 
+double BackwardKernel::walked_blocks() const {
+  std::int64_t listed = 0, walked = 0;
+  for (const TileList& list : blocks.lists) {
+    listed += list.blocks, walked += std::max(list.blocks, least_blocks());
+  }
+  if (listed == 0) return blocks.blocks;
+  return blocks.blocks * static_cast<double>(walked) / static_cast<double>(listed);
+}
+
 double BackwardKernel::longest() const {
   std::int64_t most = 0;
   for (const TileList& list : blocks.lists) most = std::max(most, list.blocks);

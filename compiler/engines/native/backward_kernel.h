@@ -87,6 +87,10 @@ struct BackwardKernel {
   // Where lists are short or uneven, all rows of a head follow those of another.
   bool heads_outside() const;
 
+  // Blocks of rows that items walk, of all heads: the least of an item is kLeastBlocks of
+  // attn/backward_copier.cuh.
+  double walked_blocks() const;
+  std::int64_t least_blocks() const { return heads_of_key() == 1 ? 2 : 1; }
   // Blocks of rows of a list that is known now, and of a head; of those that are not divided.
   double longest() const;
   double longest_whole() const;

@@ -119,7 +119,7 @@ Result<double> bound_of_native(Subject& subject) {
 // where a tile ends, and for a Dv that only one tile serves, since cuDNN would take five times as
 // long. The kernel that makes lists may spill any number, because it makes them once.
 std::optional<nvrtc::KernelLimits> limits(const Subject& subject) {
-  constexpr std::int64_t kFew = 48;         // bytes
+  constexpr std::int64_t kFew = 64;         // bytes
   constexpr std::int64_t kOfOneTile = 256;  // Dv, above which there is one
   if (kWatched) return std::nullopt;
   const ir::Attention& attention = subject.attention();

@@ -198,7 +198,7 @@ class Native {
   }
 
   // What all turns of blocks of threads take, compared with their items: the last turn of items
-  // that are alike leaves some idle. Few items are divided (`parts`).
+  // that are alike leaves some idle. A single turn may be divided (`parts`).
   double idle_share(const Kernel& kernel) const {
     const double turns = static_cast<double>(kernel.items(dims_)) / multiprocessors();
     const bool alike = kernel.tile.groups > 1 && !kernel.tile.walks && !kernel.tile.of_warps &&
@@ -211,8 +211,8 @@ class Native {
   bool has_one_turn() const {
     const bool fits =
         kernel_.tile.of_warps || static_cast<double>(kernel_.items(dims_)) <= multiprocessors();
-    return fits && kernel_.parts == 1 && !kernel_.makes_lists && !kernel_.is_scheduled() &&
-           !attention_.is_random();
+    return fits && !kernel_.tile.walks && kernel_.parts == 1 && !kernel_.makes_lists &&
+           !kernel_.is_scheduled() && !attention_.is_random();
   }
 
   // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
@@ -357,8 +357,13 @@ class Native {
         return tile.groups == kGroupsOfLongLists || wide;
       });
     }
-    std::erase_if(all, [this](const Tile& tile) {
-      return (tile.keys > kMostGathered && gathers()) || (tile.groups == 3 && serves());
+    // How many keys a tile sees is not known where inputs decide; and threads that copy rows, or
+    // random numbers, leave no registers for many.
+    const bool may_fit = !masks_read_inputs(attention_) && !has_lengths() && !serves() &&
+                         !gathers() && !attention_.is_random();
+    std::erase_if(all, [&](const Tile& tile) {
+      return (tile.keys > kMostGathered && gathers()) || (tile.groups == 3 && serves()) ||
+             (tile.use == TileUse::fitting && !may_fit) || lacks_registers(tile, expressions);
     });
     const auto grid = grid_of(attention_);
     if (!grid || expressions.table || attention_.quantize || attention_.cache) return all;
@@ -367,6 +372,14 @@ class Native {
       std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
     }
     return all;
+  }
+
+  // Whether three warp groups with tiles of D 64 have no registers for random numbers, or, with the
+  // most keys, for a table or for rows that are looked up.
+  bool lacks_registers(const Tile& tile, const Expressions& expressions) const {
+    const bool is_narrow = tile.depth > kPanel / 2 && tile.depth <= kPanel;
+    if (tile.groups != 3 || tile.element != 2 || !is_narrow) return false;
+    return attention_.is_random() || (tile.keys >= 128 && (expressions.table || gathers()));
   }
 
   // Whether keys or values are copied row by row.

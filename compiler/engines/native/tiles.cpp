@@ -84,6 +84,9 @@ constexpr Row kTableOfLatent[] = {
     {576, 256, 1, 32, 3, 1, 1.0},
     {576, 512, 1, 32, 3, 1, 1.0, TileUse::any, 2},
 };
+// Keys of three warp groups whose scores, of more than 32 columns, leave no registers for a table
+// or random numbers.
+constexpr std::int64_t kMostOfThreeGroups = 128;
 constexpr std::int64_t kLeastDepthOfLatent = 385, kLeastStages = 3, kMostStages = 8;
 
 // Tiles of 8-bit floats; measured on an H100.

@@ -26,9 +26,9 @@ inline constexpr std::int64_t kRandomCell =
 // Bytes that Tails (attn/tails.cuh) takes in shared memory for as many stages.
 constexpr std::int64_t tail_bytes(std::int64_t stages) { return 32 * (stages + 1); }
 
-// When a tile is tried: whenever its turn comes; only where those of others spill, for expressions
-// that need many registers; or only if it is the best, since its blocks fit the keys, for others
-// with as many warp groups need fewer registers.
+// When a tile is tried: whenever its turn comes; only where kernels of others spill, for
+// expressions that need many registers; or first, if it is the best, since its blocks fit the keys,
+// and else after all others, for some with as many warp groups need fewer registers.
 enum class TileUse { any, spare, fitting };
 
 // The classes of attn/forward.cuh have these as constants.

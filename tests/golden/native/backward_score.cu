@@ -1,9 +1,9 @@
 #include "attn/backward.cuh"
 static __device__ const kernels::Tile kTiles[] = {
-    {0, 0, 1, 1}, {1, 1, 1, 1},
+    {0, 0, 2, 2}, {1, 2, 2, 2},
 };
 static __device__ const kernels::Run kRuns[] = {
-    {1, 1}, {33, 1},
+    {1, 1}, {64, 1}, {33, 1}, {96, 1},
 };
 struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
@@ -12,7 +12,7 @@ struct Lists {
 struct Constants : kernels::BackwardDefaults {
   using Float = kernels::F16;
   using Entry = kernels::F16;
-  static constexpr int kBlockRows = 128;
+  static constexpr int kBlockRows = 64;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
@@ -23,8 +23,8 @@ struct Constants : kernels::BackwardDefaults {
   static constexpr int kHeadsOfClass = 2;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
-  static constexpr int kPaddedRows = 240;
-  static constexpr int kRowBlocks = 1;
+  static constexpr int kPaddedRows = 176;
+  static constexpr int kRowBlocks = 2;
   static constexpr int kKeyBlocks = 2;
   static constexpr int kItems = 4;
   static constexpr int kSection = 1;
@@ -70,7 +70,7 @@ struct Expressions : kernels::Reals {
   __device__ int used_keys(int b) const { return keys(b); }
   __device__ int used_queries(int b) const { return queries(b); }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 200016, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117072, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas, const float* t_t, float p_c) {

@@ -9,7 +9,7 @@ struct Constants : kernels::ForwardDefaults {
   using Float = kernels::F16;
   using Output = kernels::F16;
   static constexpr int kGroups = 2;
-  static constexpr int kKeys = 208;
+  static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
   static constexpr int kStored = 64;
@@ -33,7 +33,7 @@ struct Constants : kernels::ForwardDefaults {
   static constexpr int kLists = 1;
   static constexpr int kCellKeys = 16;
   static constexpr int kCells = 13;
-  static constexpr int kMostRuns = 1;
+  static constexpr int kMostRuns = 2;
   static constexpr int kTilesOfBlock = 1;
   static constexpr int kListsDone = 1;
   static constexpr bool kTurns = true;
@@ -121,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_lists(
   kernels::list_keys<Constants>(
       expressions, {tiles, sorted, runs, counter + Constants::kListsDone});
 }
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 140416, "");
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99456, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,

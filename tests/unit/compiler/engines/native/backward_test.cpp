@@ -522,8 +522,41 @@ TEST(NativeBackward, CountsItsLaunches) {
   EXPECT_EQ(launches(learned(2)), 5);
 }
 
-// The tile that is taken: with blocks of 64 rows where nothing spills. (The warps that draw random
-// dropout save two registers once a step.)
+TEST(NativeBackward, BlocksHave128RowsWithHeadDimension64) {
+  const auto rows = [](const std::string& clauses) {
+    const std::string source =
+        source_of("dims B = 1, Hq = 2, Hkv = 2, Sq = 4096, Skv = 4096, " + clauses);
+    return source.find("kBlockRows = 128;") != source.npos  ? 128
+           : source.find("kBlockRows = 64;") != source.npos ? 64
+                                                            : 0;
+  };
+  EXPECT_EQ(rows("D = 64;"), 128);
+  EXPECT_EQ(rows("D = 64; deterministic; mask q_idx >= kv_idx;"), 128);
+  EXPECT_EQ(rows("D = 64; mask 0 <= q_idx - kv_idx < 100;"), 128);
+  EXPECT_EQ(rows("D = 128;"), 64);
+  // An item has two steps at least, of 256 rows where 128 see its keys.
+  EXPECT_EQ(rows("D = 64; mask q_idx // 128 == kv_idx // 128;"), 64);
+  EXPECT_EQ(rows("D = 64; dropout 0.1;"), 64);
+  // A table has no room beside them.
+  EXPECT_EQ(rows("D = 64; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];"), 64);
+}
+
+TEST(NativeBackward, BlocksOf128RowsSpillFewRegisters) {
+  if (kWatched) GTEST_SKIP() << "kernels of debug builds spill";
+  for (const char* clauses : {"", "mask q_idx >= kv_idx;"}) {
+    std::string report;
+    const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, D = 64; ";
+    const std::string source = source_of(sizes + clauses);
+    ASSERT_THAT(source, HasSubstr("kBlockRows = 128;"));
+    const auto image = nvrtc::compile_kernel(source, 90, "", codegen::KernelKind::general, &report);
+    ASSERT_TRUE(image.ok()) << image.error().to_text();
+    // 64 are allowed (native.cpp).
+    EXPECT_THAT(report, Not(::testing::ContainsRegex("(6[5-9]|[7-9][0-9]|[0-9]{3,}) bytes spill")));
+  }
+}
+
+// The tile that is taken, where nothing spills. (The warps that draw random dropout save two
+// registers once a step.)
 void expect_no_spills(const std::string& clauses, std::size_t refused = 0) {
   const Result<NativeProgram> made = lowered(clauses, refused);
   ASSERT_TRUE(made.ok()) << clauses << made.error().to_text();

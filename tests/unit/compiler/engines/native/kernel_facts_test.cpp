@@ -10,7 +10,7 @@
 namespace attn::engines::native {
 namespace {
 
-constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 4, Sq = 1000, Skv = 1000, D = 64; ";
+constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 4, Sq = 1000, Skv = 1000, D = 128; ";
 
 plan::KernelStep step_of(const std::string& clauses, bool backward, const char* sizes = kSizes) {
   const ir::Attention attention =
@@ -44,7 +44,7 @@ TEST(KernelFacts, CountTheBlocksOfMasks) {
 
 TEST(KernelFacts, OfAllScores) {
   const plan::KernelFacts facts = step_of("", false).facts.value();
-  EXPECT_EQ(facts.depth, 64);
+  EXPECT_EQ(facts.depth, 128);
   ASSERT_TRUE(facts.blocks);
   EXPECT_EQ(facts.blocks->skipped, 0);
   EXPECT_FALSE(facts.has_lengths);
@@ -93,7 +93,7 @@ TEST(KernelFacts, TheLastLaunchIsSaidForThePlan) {
     return what_of_launch(step, step.launches.back());
   };
   const std::string converts = "dq: its f32 sums, converted";
-  const char* const many = "dims B = 4, Hq = 32, Hkv = 32, Sq = 1000, Skv = 1000, D = 64; ";
+  const char* const many = "dims B = 4, Hq = 32, Hkv = 32, Sq = 1000, Skv = 1000, D = 128; ";
   EXPECT_EQ(what("", many), converts);
   EXPECT_EQ(what("grad q;"), converts);
   for (const char* clauses : {"", "deterministic;", "mask q_idx >= kv_idx;"}) {

@@ -56,6 +56,34 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
             1U);
 }
 
+TEST(Native, BlocksOfKeysFitWindowsAndShortSequences) {
+  const std::string window =
+      "dims B = 1, Hq = 64, Hkv = 8, Sq = 8192, Skv = 8192, D = 64; "
+      "mask 0 <= q_idx - kv_idx < 128;";
+  EXPECT_THAT(source_of(window), HasSubstr("kKeys = 144;"));
+  EXPECT_THAT(source_of("dims B = 64, Hq = 12, Hkv = 12, Sq = 197, Skv = 197, D = 64;"),
+              HasSubstr("kKeys = 208;"));
+  const std::string sizes = "dims B = 4, Hq = 8, Hkv = 8, Sq = 4096, Skv = 4096, D = 64; ";
+  EXPECT_THAT(source_of(sizes), HasSubstr("kKeys = 128;"));
+  // How many keys a tile sees is not known.
+  for (const char* clauses : {"tensor d: i32[B, Skv]; mask d[b, q_idx] == d[b, kv_idx];",
+                              "layout thd;", "lengths kv; layout paged(page = 64);"}) {
+    EXPECT_THAT(source_of(sizes + clauses), HasSubstr("kKeys = 128;")) << clauses;
+  }
+}
+
+TEST(Native, ItemsAreCountedWhereBlocksOfThreadsTakeSeveral) {
+  const auto counts = [](const std::string& clauses) {
+    const plan::Program program = lowered(clauses)->program;
+    return std::ranges::count(program.internals, "native.counter", &plan::TensorInfo::name);
+  };
+  const std::string one = "Sq = 192, Skv = 500, D = 128; ";  // tile of a head
+  EXPECT_EQ(counts("dims B = 1, Hq = 132, Hkv = 132, " + one), 0);
+  EXPECT_EQ(counts("dims B = 1, Hq = 133, Hkv = 133, " + one), 1);
+  EXPECT_EQ(counts("dims B = 1, Hq = 8, Hkv = 8, " + one + "dropout 0.1;"), 1);
+  EXPECT_EQ(counts("dims B = 1, Hq = 8, Hkv = 8, Sq = 1, Skv = 65536, D = 128;"), 1) << "parts";
+}
+
 // A block whose masks of tensors show all of it reads none.
 TEST(Native, MasksThatReadNoTensorsAreAlsoByThemselves) {
   const auto text = [](const std::string& masks) {
