@@ -68,7 +68,7 @@ def biased(q, k, v, bias):
 
 def cases(rows):
     """The attentions of each peer by the name of a case, each with the arrays it takes beside q, k and v; None if a
-    peer has not the case. All arrays are arguments: XLA would fold those that a function closes over."""
+    peer does not serve it. All arrays are arguments: XLA would fold those that a function closes over."""
     place = np.arange(rows)
     slopes = np.exp2(-(np.arange(1, H + 1) * 8.0 / H))
     distances = jnp.asarray(slopes[:, None, None] * (place[None] - place[:, None]), jnp.bfloat16)[None]

@@ -17,7 +17,7 @@ Function* symbol(const char* name) {
   return driver == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(driver, name));
 }
 
-// The kernel, loaded where the first call runs; null if the driver has not got it.
+// The kernel, loaded where the first call runs; null if the driver does not load it.
 CUfunction no_work() {
   const auto load = symbol<decltype(cuModuleLoadData)>("cuModuleLoadData");
   const auto find = symbol<decltype(cuModuleGetFunction)>("cuModuleGetFunction");

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "compiler/target/rewrites.h"
 #include "runtime/cudnn/library.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -26,13 +29,12 @@ std::string shape_text(const plan::Plan& plan) {
                      padded.empty() ? "" : "; also serves smaller " + padded);
 }
 
-// The name of --skeleton that leaves a form of kernels out (compiler/target/rewrites.cpp); nothing
-// for a rewrite, which --without names.
+// The name of --skeleton that leaves a form of kernels out; nothing for a rewrite, which --without
+// names.
 std::string_view skeleton_without(std::string_view name) {
-  if (name == "warp_groups") return "mma";
-  if (name == "short_forms") return "long";
-  if (name == "long_forms") return "short";
-  return "";
+  const auto forms = target::forms();
+  const auto form = std::ranges::find(forms, name, &target::Form::name);
+  return form == forms.end() ? std::string_view() : form->skeleton;
 }
 
 std::string decisions_text(const plan::Plan& plan) {

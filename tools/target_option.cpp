@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "compiler/planner/search.h"
 #include "compiler/support/text.h"
 #include "compiler/target/capabilities.h"
@@ -131,10 +133,8 @@ void add_rewrites(CLI::App& command, target::Rewrites& rewrites) {
 // Which of attnc's kernels there are, by what is left out.
 void add_skeleton(CLI::App& command, target::Rewrites& rewrites) {
   const auto leave_out = [&rewrites](const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      if (name == "mma") rewrites.warp_groups = false;
-      if (name == "short") rewrites.long_forms = false;
-      if (name == "long") rewrites.short_forms = false;
+    for (const target::Form& form : target::forms()) {
+      if (std::ranges::find(names, form.skeleton) != names.end()) rewrites.*form.may = false;
     }
     if (!rewrites.long_forms && !rewrites.short_forms)
       throw CLI::ValidationError("--skeleton", "`short` and `long` exclude each other");

@@ -7,14 +7,9 @@
 namespace attn::target {
 namespace {
 
-// What else may be disabled, by --skeleton.
-struct Form {
-  std::string_view name;
-  bool Rewrites::*may;
-};
-constexpr Form kForms[] = {{"warp_groups", &Rewrites::warp_groups},
-                           {"short_forms", &Rewrites::short_forms},
-                           {"long_forms", &Rewrites::long_forms}};
+constexpr Form kForms[] = {{"warp_groups", "mma", &Rewrites::warp_groups},
+                           {"short_forms", "long", &Rewrites::short_forms},
+                           {"long_forms", "short", &Rewrites::long_forms}};
 
 constexpr Rewrite kRewrites[] = {
 #define ATTN_REWRITE(name, what) {#name, what, &Rewrites::name},
@@ -25,6 +20,7 @@ constexpr Rewrite kRewrites[] = {
 }  // namespace
 
 std::span<const Rewrite> rewrites() { return kRewrites; }
+std::span<const Form> forms() { return kForms; }
 
 std::vector<std::string> without(const Rewrites& rewrites) {
   std::vector<std::string> names;

@@ -39,6 +39,15 @@ struct Rewrite {
 // All rewrites, in order. Static lifetime.
 std::span<const Rewrite> rewrites();
 
+// Forms of attnc's kernels, which may be disabled likewise.
+struct Form {
+  std::string_view name;
+  std::string_view skeleton;  // of --skeleton, which leaves the form out
+  bool Rewrites::*may;
+};
+// All of them, in order. Static lifetime.
+std::span<const Form> forms();
+
 // The names of those that are disabled; and `rewrites` without those of these names (unknown names
 // are ignored).
 std::vector<std::string> without(const Rewrites& rewrites);

@@ -66,11 +66,13 @@ def some(shape, seed, dtype=jnp.bfloat16, scale=1.0):
 
 
 def difference(found, wanted):
-    """Relative L2 distance; infinity if the first is not finite."""
+    """Relative L2 distance; infinity if either is not finite but where both are -inf, as lse of rows without keys."""
     x, y = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
-    hidden = np.isneginf(y)
+    hidden = np.isneginf(y) & np.isneginf(x)
     x, y = np.where(hidden, 0, x), np.where(hidden, 0, y)
-    return float(np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30)) if np.isfinite(x).all() else np.inf
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return np.inf
+    return float(np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30))
 
 
 def on_cpu(tree):

@@ -63,7 +63,7 @@ struct FollowingWeights : Base {
       for (int j = 0; j < 4; ++j)
         most[j] = largest_of(most[j], __float_as_int(s[i + j]), __float_as_int(s[i + 4 + j]));
     }
-    // An even number of 4 leaves the last 4.
+    // Where their number is a multiple of 8, the last 4 are left.
     constexpr int kLast = kScores - 4;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

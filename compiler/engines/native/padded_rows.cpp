@@ -44,8 +44,7 @@ std::string parameter_of_starts(const ir::Attention& attention, const std::strin
   return is_paged(attention, name) ? "table" : "starts";
 }
 
-}  // namespace
-
+// The type by which a kernel finds rows of "q", "k", "v" or "o" (attn/places.cuh).
 std::string places_text(const ir::Attention& attention, const std::string& name) {
   const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
   const std::string all = fmt::format("{}, {}, {}, {}, {}, {}", strides[0], strides[1], strides[2],
@@ -55,6 +54,8 @@ std::string places_text(const ir::Attention& attention, const std::string& name)
   return fmt::format("kernels::PagedPlaces<{}, {}, {}>", all, page_of(attention, name),
                      page_table_dims(attention, name)[2]);
 }
+
+}  // namespace
 
 Status check_readable(const ir::Attention& attention) {
   for (const char* name : {"q", "k", "v"}) {

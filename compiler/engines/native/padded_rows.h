@@ -21,9 +21,6 @@ Status check_readable(const ir::Attention& attention);
 // Whether rows of "q" or "k" are copied.
 bool is_padded(const ir::Attention& attention, const std::string& name);
 
-// The type by which a kernel finds rows of "q", "k", "v" or "o" (attn/places.cuh).
-std::string places_text(const ir::Attention& attention, const std::string& name);
-
 // The attention that the copies are of: q and k are deeper, and dense. And what they are called.
 ir::Attention with_padded_rows(const ir::Attention& attention);
 std::string padded_name(const std::string& name);
