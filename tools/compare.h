@@ -61,11 +61,11 @@ struct Types {
 // taken before any rounding; of the others, a single element is twice as far off as the tensor: 2 u
 // of the weights for amax_o, 2 u of o or of the weights that it is made of for amax_dp, and twice
 // the bound of the gradient for its amax; of both, the norm is that of their `sizes` at least,
-// where all terms cancel: with an o of 8 bits 0.3 of that of the terms, since roundings of o let
-// delta differ by 0.6 u of its terms, and these bounds are 2 u or more. lse and max have a bound of
-// 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit floats in fewer bits than
-// f32 has. With a prologue they have that bound, too: what it makes is rounded, and a number in the
-// middle of two may be rounded to the other one.
+// where all terms cancel: 2^-8 of that of the terms, or with an o of 8 bits 0.3 of it but for dv,
+// since roundings of o let delta differ by 0.6 u of its terms, and these bounds are 2 u or more.
+// lse and max have a bound of 2^-10 of the largest instead of 2^-21: GPUs add up products of 8-bit
+// floats in fewer bits than f32 has. With a prologue they have that bound, too: what it makes is
+// rounded, and a number in the middle of two may be rounded to the other one.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
 // bf16 and 2e-3 for f16 over the whole tensor (by the type of q, for d_NAME too). Each

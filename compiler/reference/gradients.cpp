@@ -47,7 +47,7 @@ struct Target {
 // The terms of one key head for learned tensors, which heads may share.
 struct HeadSums {
   Sums of, sizes;
-  double amax_dp = 0;
+  double amax_dp = 0, size_dp = 0;
 };
 
 template <typename... Roots>
@@ -140,7 +140,7 @@ class RowProducts {
     if (quantized() && to.rounds)
       factor = rounded_slope(factor);
     else if (quantized() && !blocks_)
-      factor = measured(factor, problem_.attention.dtype_of("do"), "scale_dp");
+      factor = size_of_slope(factor);
     to.add(to.d_q.values.data() + of_q, k_.values.data() + of_k,
            factor * problem_.quantizer("descale_k"), depth);
     to.add(to.d_k.values.data() + of_k, q_.values.data() + of_q,
@@ -159,10 +159,15 @@ class RowProducts {
 
   // The gradient of a product of q and k as kernels round it.
   double rounded_slope(double slope) {
-    *amax_dp_ = std::max(*amax_dp_, std::abs(slope));
+    head_->amax_dp = std::max(head_->amax_dp, std::abs(slope));
     const double scaled = slope * problem_.quantizer("scale_dp");
     return problem_.rounded(problem_.attention.dtype_of("do"), scaled) *
            problem_.quantizer("descale_dp");
+  }
+
+  double size_of_slope(double size) {
+    head_->size_dp = std::max(head_->size_dp, std::abs(size));
+    return measured(size, problem_.attention.dtype_of("do"), "scale_dp");
   }
 
   const Problem& problem_;
@@ -171,7 +176,7 @@ class RowProducts {
   std::vector<double> d_weights_;
   const double of_d_o_ = problem_.quantizer("descale_do");
   std::optional<BlockSlopes> blocks_;  // with scales of blocks
-  double* amax_dp_ = nullptr;          // of the head
+  HeadSums* head_ = nullptr;           // of the row
   double share_ = 1;                   // of the row
   double d_lse_ = 0;                   // of the row; 0 where its lse is -inf
 };
@@ -289,7 +294,7 @@ class RowGradients : private RowProducts {
     const double delta = quantized() ? stored_delta(d_o, of_row)
                          : whole_ ? whole_->delta.values[static_cast<std::size_t>(index)] - d_lse_
                                   : shared - d_lse_;
-    amax_dp_ = &learned.amax_dp;
+    head_ = &learned;
     if (blocks_) blocks_->begin_row();
     if (problem_.attention.is_pointwise()) return add_terms_of_each(d_o, learned);
     if (f_) return add_terms_of_quotient(index, d_o, delta, learned);
@@ -535,13 +540,16 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, const Option
   for (std::int64_t first = 0; first < heads; first += at_once) {
     std::vector<HeadSums> sums(static_cast<std::size_t>(std::min(at_once, heads - first)));
     for (HeadSums& head : sums)
-      head = {learned_among(gradients.of), learned_among(gradients.sizes), 0};
+      head = {learned_among(gradients.of), learned_among(gradients.sizes)};
     ATTN_RETURN_IF_ERROR(run_some_heads(problem, d_o, options, first, sums, gradients, advance));
     for (const HeadSums& head : sums) {
       add_to(gradients.of, head.of);
       add_to(gradients.sizes, head.sizes);
       double& amax = gradients.amax.at("amax_dp").values[0];
       amax = std::max(amax, head.amax_dp);
+      if (gradients.sizes.empty()) continue;
+      double& size = gradients.amax_sizes["amax_dp"];
+      size = std::max(size, head.size_dp);
     }
   }
   return {};
@@ -579,7 +587,10 @@ void finish(const Problem& problem, const Bindings& bindings, const std::vector<
   }
   finish_outputs(problem, result.outputs);
   if (problem.attention.quantize) scale_gradients(problem, result);
-  if (problem.attention.is_mxfp8()) result.amax.erase("amax_dp");
+  if (problem.attention.is_mxfp8()) {
+    result.amax.erase("amax_dp");
+    result.amax_sizes.erase("amax_dp");
+  }
   if (unrounded) return;
   for (auto& [name, tensor] : result.of) {
     const DType dtype = is_input(name) ? problem.attention.dtype_of("d" + name)

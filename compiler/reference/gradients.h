@@ -26,7 +26,8 @@ struct Gradients {
   // where o is larger by the root of the sum of squares of what it is the sum of. (Without softmax
   // there is no delta.)
   GradientSums sizes;
-  // The largest size of each gradient that `amax` tells of, like that before its scale.
+  // With Options::sizes, the largest size of each gradient that `amax` tells of, ds for amax_dp,
+  // like that before its scale.
   std::map<std::string, double> amax_sizes{};
 };
 

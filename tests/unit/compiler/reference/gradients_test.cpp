@@ -458,6 +458,32 @@ TEST(Gradients, SizesAreThoseOfTheTerms) {
   EXPECT_THAT(result.sizes.at("s").values, Each(0.0)) << "nothing reads it";
 }
 
+TEST(Gradients, SizesOfAmaxAreThoseOfWhatItIsTakenOf) {
+  Inputs inputs;
+  inputs.tensors["q"] = testing::tensor({1, 1, 1, 1}, {1});
+  inputs.tensors["k"] = testing::tensor({1, 1, 1, 1}, {4});
+  inputs.tensors["v"] = testing::tensor({1, 1, 1, 1}, {3});
+  std::string scales;
+  for (const ir::Scale& scale : ir::kScales) {
+    scales += "  tensor " + std::string(scale.name) + ": f32[%2]\n";
+    inputs.tensors[std::string(scale.name)] = testing::tensor({1}, {1});
+  }
+  const auto attention = testing::attention(
+      "B=1 Hq=1 Hkv=1 Sq=1 Skv=1 Dqk=1 Dv=1",
+      "  dtype e4m3\n" + scales +
+          "  %0: real = const_real 0.5\n  %1: real = score\n  %2: int = const_int 1\n  scale %0\n"
+          "  score %1\n  quantize o=e4m3 do=e4m3 gradients=e4m3\n  grad q k v\n  outputs o\n");
+  const Gradients result =
+      computed(attention, inputs, testing::tensor({1, 1, 1, 1}, {2}), {.sizes = true});
+  // One key: ds is 0, but dP, delta and its only product are 6.
+  EXPECT_EQ(result.amax.at("amax_dp").values[0], 0);
+  const double size = 0.5 * std::sqrt(3) * 6;
+  EXPECT_DOUBLE_EQ(result.amax_sizes.at("amax_dp"), size);
+  EXPECT_DOUBLE_EQ(result.amax_sizes.at("amax_dq"), 4 * size);
+  EXPECT_DOUBLE_EQ(result.amax_sizes.at("amax_dk"), size);
+  EXPECT_DOUBLE_EQ(result.amax_sizes.at("amax_dv"), 2);
+}
+
 TEST(Gradients, SizesChangeNothingElseAndAreAtLeastASingleTerm) {
   const auto attention = testing::attention("B=1 Hq=2 Hkv=1 Sq=3 Skv=1 Dqk=2 Dv=2", kLearned);
   Inputs inputs = testing::random_inputs(attention);
