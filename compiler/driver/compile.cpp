@@ -143,9 +143,9 @@ class Build {
     while (true) {
       const Result<Candidate*> rival = search_.next();
       if (!rival.ok() || *rival == nullptr) return nullptr;
-      const double ms = (*rival)->predicted_ms();
+      const double ms = (*rival)->compared_ms();
       const bool is_usual = (*rival)->turn() == planner::Candidate::Turn::usual;
-      if (!is_usual || ms > kNear * near.front().candidate->predicted_ms()) return nullptr;
+      if (!is_usual || ms > kNear * near.front().candidate->compared_ms()) return nullptr;
       if (std::ranges::none_of(near, [&](const Built& each) {
             return engine_of(*each.candidate) == engine_of(**rival);
           })) {

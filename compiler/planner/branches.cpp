@@ -72,6 +72,7 @@ Result<Lowered> Branches::added(Lowered own, std::size_t program) {
     const std::string& name = of.branch->attention.branch;
     programs.push_back({of.branch, candidate.lowered->program});
     own.predicted_ms += candidate.lowered->predicted_ms;
+    own.unmeasured |= candidate.lowered->unmeasured;
     if (!own.limits) own.limits = candidate.lowered->limits;
     own.parts.push_back(fmt::format("branch {} by {}, {:.3f} ms", name, candidate.strategy->name,
                                     candidate.lowered->predicted_ms));

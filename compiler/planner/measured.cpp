@@ -6,6 +6,7 @@
 #include <array>
 
 #include "compiler/engines/shared/lengths.h"
+#include "compiler/engines/shared/strategy.h"
 
 namespace attn::planner {
 namespace {
@@ -101,6 +102,9 @@ std::vector<std::string> doubts_of(const ir::Attention& attention, const target:
   if (!context.gpu.measured) {
     doubts.push_back(fmt::format("measured on an H200, and scaled by this GPU's figures ({})",
                                  context.gpu.source));
+    doubts.push_back(fmt::format(
+        "kernels that were never measured on it are taken where others take {:.2f} times as long",
+        engines::kUnmeasured));
   }
   const std::string kind = kind_of(attention, context);
   const auto* measured = std::ranges::find(kMeasured, kind, &Measured::kind);

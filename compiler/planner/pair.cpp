@@ -61,7 +61,7 @@ Status Pair::add(const engines::Engine& engine) {
         std::make_unique<Search>(attention_, engine.name, in_direction(context_, direction));
     const Result<Candidate*> best = half.search->next();
     if (best.ok()) {
-      of.ms += (*best)->predicted_ms();
+      of.ms += (*best)->compared_ms();
       if ((*best)->turn() > of.turn)
         of.turn = (*best)->turn(), of.long_build = (*best)->long_build();
       continue;

@@ -41,12 +41,16 @@ struct Candidate {
   std::string signature{};  // plan::Alternative::signature
 
   double predicted_ms() const { return lowered ? lowered->predicted_ms : bound; }
+  // The same as it counts beside other programs.
+  double compared_ms() const {
+    return predicted_ms() * (lowered && lowered->unmeasured ? engines::kUnmeasured : 1);
+  }
   // Why it is taken only if no usual one serves: cuDNN compiles its graph for minutes.
   std::optional<Error> long_build() const;
   // What candidates are ordered by: the turn, and within it the rank.
   enum class Turn : std::uint8_t { usual, long_build, slow };
   Turn turn() const;
-  double rank() const { return program == 0 ? predicted_ms() : bound; }
+  double rank() const { return program == 0 ? compared_ms() : bound; }
 };
 
 class Branches;

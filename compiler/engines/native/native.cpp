@@ -151,6 +151,7 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
     if (made.coverage) made.coverage->attention = subject.attention();
   }
   Lowered lowered{std::move(made.program), predicted_ms, std::move(made.parts), limits(subject)};
+  lowered.unmeasured = made.work.of_warps && !subject.context().gpu.measured;
   if (made.coverage) lowered.kernels.push_back(std::move(*made.coverage));
   return lowered;
 }

@@ -44,6 +44,9 @@ constexpr double kPico = 1e-9 * kProcessors;
 // than 128 was not measured.)
 constexpr Rates kForwardIn8Bits = {0.49 * kPico, 0.88, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackwardIn8Bits = {1.76 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
+// Backwards where all products are those of warps, by 299 TFLOP/s published for an RTX PRO 6000
+// (docs/engine.md).
+constexpr double kBackwardOfWarps = 1.5;
 constexpr double kWideIn8Bits = 0.9 / 0.49;  // forward, with any head dimension above 128
 
 std::int64_t depth_of(const ir::Dims& dims) { return std::max(dims[Dim::Dqk], dims[Dim::Dv]); }
@@ -69,12 +72,26 @@ Rates rates_of_16_bits(const target::Context& context) {
   return {of.cudnn_score, of.cudnn_fixed, of.cudnn_operation, of.cudnn_rows};
 }
 
+// What products alone take of a score with both head dimensions 128, on an SM of the H200.
+double products_of_score(DType dtype, const target::Context& context) {
+  const double flop = 128 * (context.backward() ? 10 : 4);
+  return flop / (kH200.rate(dtype) * 1e9) * kH200.multiprocessors;
+}
+
+// A score on another GPU. What is beside products, mostly exponentials, is done by the lanes; both
+// overlap in part, and take the root of the sum of squares together.
+double slower(double score, double products, const Scale& scale) {
+  const double beside = std::sqrt(std::max(0.0, score * score - products * products));
+  return std::hypot(products * scale.matrix, beside * scale.lanes);
+}
+
 Rates rates_of(DType dtype, const target::Context& context) {
   Rates rates = !is_fp8(dtype)       ? rates_of_16_bits(context)
                 : context.backward() ? kBackwardIn8Bits
                                      : kForwardIn8Bits;
   const Scale scale = scale_of(context.gpu, dtype);
-  rates.score *= std::max(scale.matrix, scale.lanes);
+  rates.score = slower(rates.score, products_of_score(dtype, context), scale);
+  if (context.backward() && context.gpu.share_of_warps == 1) rates.score *= kBackwardOfWarps;
   rates.operation *= scale.lanes;
   rates.rows *= scale.clock;
   return rates;

@@ -17,6 +17,10 @@
 
 namespace attn::engines {
 
+// How many times as long a program counts whose kernels were never measured on its GPU, nor are of
+// a library that was made for it.
+inline constexpr double kUnmeasured = 1.15;
+
 struct Lowered {
   plan::Program program;
   double predicted_ms = 0;
@@ -25,6 +29,7 @@ struct Lowered {
   std::optional<nvrtc::KernelLimits> limits{};
   // What the attention kernels of a forward compute; no two of them show the same score.
   std::vector<Coverage> kernels{};
+  bool unmeasured = false;  // it counts kUnmeasured times as long beside other programs
 };
 
 struct Strategy {

@@ -240,6 +240,37 @@ TEST(Choice, OfABackwardIsTheFasterOneOfWhatWasMeasured) {
   }
 }
 
+// TFLOP/s that were published of other GPUs (docs/engine.md has the sources), of D 128 without a
+// mask: FlashAttention-2, or -4 where it has kernels of warps, stands for kernels of warps.
+struct Published {
+  const char* target;
+  const char* engine;
+  bool backward;
+  double tflops;
+};
+const Published kPublished[] = {
+    {"a100", "native", false, 225},      {"a100", "native", true, 196},
+    {"rtx4090", "native", false, 163},   {"rtx5090", "native", false, 190.6},
+    {"rtx5090", "cudnn", false, 203.6},  {"rtx6000pro", "native", false, 379},
+    {"rtx6000pro", "native", true, 289}, {"rtx6000pro", "cudnn", false, 409},
+    {"rtx6000pro", "cudnn", true, 299},  {"b200", "cudnn", false, 1240},
+};
+
+TEST(Choice, PredictionsForOtherGpusAreWithinAQuarterOfWhatWasPublished) {
+  constexpr double kForward = 4.0 * 2 * 16 * 8192 * 8192 * 128;
+  const ir::Attention attention = attention_of(
+      "dims B = 2, Hq = 16, Hkv = 16, Sq = 8192, Skv = 8192, D = 128; outputs o, lse; "
+      "grad q, k, v;");
+  for (const Published& row : kPublished) {
+    target::Context context = attn::testing::in(row.backward);
+    context.gpu = target::gpu_of(targets::find_target(row.target).value());
+    const double flop = row.backward ? 2.5 * kForward : kForward;
+    const double tflops = flop / predicted_ms(attention, row.engine, context) * 1e-9;
+    EXPECT_NEAR(tflops / row.tflops, 1, 0.25)
+        << row.target << " " << row.engine << (row.backward ? " backward " : " ") << tflops;
+  }
+}
+
 // Kernels of warps are not predicted to be faster than cuDNN's where it has one of its own.
 TEST(Choice, IsCudnnWhereItServesAndNothingWasMeasured) {
   target::Context context;
