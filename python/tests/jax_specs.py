@@ -9,8 +9,8 @@ from attn.arguments import extent
 B, S = 2, 160
 PAGE, TABLE = 64, np.array([[5, 0, 4], [2, 3, 1]])
 
-ROWS = {"chunked_prefill": 48, "cross": 96, "decode": 1, "decode_gqa": 1, "paged_decode": 1, "thd": 100, "tree_mask": 64,
-        "split_kv": 1}
+ROWS = {"chunked_prefill": 48, "cross": 96, "decode": 1, "decode_gqa": 1, "paged_decode": 1, "thd": 100,
+        "tree_decode": 64, "tree_mask": 64, "split_kv": 1}
 PARAMETERS = {"natten_2d": {"width": 16, "height": 10}, "natten_tiled": {"width": 16, "height": 10},
               "sliding_tile_2d": {"width": 16, "height": 10}}
 

@@ -68,6 +68,7 @@ FAMILIES = (
      {"padding": SMALL + " --bind B=3", "thd": SMALL + " --bind B=3",
       "chunked_prefill": "--bind B=3 --bind Sq=16 --bind Skv=48", "decode": "--bind Skv=64",
       "decode_gqa": "--bind B=3 --bind Skv=64", "paged_decode": "--bind B=3 --bind Skv=64",
+      "tree_decode": "--bind B=1 --bind Sq=31 --bind Skv=48 --in ancestors=@docs/pictures/tree_mask.npy",
       "cache_fp8": "--bind B=3 --bind Skv=64", "cache_int8": "--bind B=3 --bind Skv=64",
       "mla_latent": "--bind B=3 --bind Skv=64",
       "chosen_tokens": "--bind B=1 --bind Sq=16 --bind Skv=64 --bind most=12"}),

@@ -313,6 +313,7 @@ EXTRAS = {
     "t5_bias_causal": Extras(tensors=dict(table=reals(32, "Hq"))),
     "temperature": Extras(params=dict(temperature=0.7)),
     "thd": Extras(tensors=LENGTHS, empty=True),
+    "tree_decode": Extras(tensors=KEYS | dict(ancestors=integers(tree)), empty=True),
     "tree_mask": Extras(tensors=dict(ancestors=integers(tree)), empty=True),
 }
 

@@ -78,12 +78,13 @@ struct Example {
 
 // Nothing for masks that are no band of columns and of rows.
 std::optional<Example> example_of(const std::string& mask, int rows, int columns, bool bottom) {
-  Example made{mask,
-               attention_of(fmt::format(
-                   "attention f {{ dims B = {}, Hq = {}, Sq = {}, Skv = {}, D = 32; outputs o, lse;"
-                   "{} lengths q, kv; tensor n: i32[B]; param w: i32; mask {}; }}",
-                   kBatches, kHeads, rows, columns, bottom ? "align bottom_right;" : "", mask)),
-               {}};
+  Example made{
+      mask,
+      attention_of(fmt::format(
+          "attention f {{ dims B = {}, Hq = {}, Sq = {}, Skv = {}, D = 32; outputs o, lse;"
+          "{} lengths q, kv; tensor n: i32[B]; tensor tree: i32[B, Sq]; param w: i32; mask {}; }}",
+          kBatches, kHeads, rows, columns, bottom ? "align bottom_right;" : "", mask)),
+      {}};
   auto of_columns = closed_band(made.attention, ir::Op::column_);
   const auto of_rows = closed_band(made.attention, ir::Op::row_);
   if (!of_columns || !of_rows) return std::nullopt;
@@ -110,6 +111,7 @@ struct Found {
 struct Inputs {
   std::array<int, kBatches> lengths_q{}, lengths_kv{}, n{};
   int w = 0;
+  std::vector<int> tree{};  // [kBatches, rows]
 
   std::string to_text() const {
     return fmt::format("lengths q {} {} {}, kv {} {} {}, n {} {} {}, w {}", lengths_q[0],
@@ -130,6 +132,7 @@ std::array<Found, 2> found_of(const Kernels& kernels, const Example& example, In
     const std::string name = tensor == nullptr ? "w" : tensor->name;
     pointers.push_back(name == "w"           ? static_cast<void*>(&inputs.w)
                        : name == "n"         ? inputs.n.data()
+                       : name == "tree"      ? inputs.tree.data()
                        : name == "lengths_q" ? inputs.lengths_q.data()
                                              : inputs.lengths_kv.data());
   }
@@ -164,6 +167,7 @@ class Random {
     for (int& length : made.lengths_kv)
       length = number(0, 3) == 0 ? number(0, 1) % columns : number(0, columns);
     for (int& n : made.n) n = anything();
+    for (int i = 0; i < kBatches * rows; ++i) made.tree.push_back(number(INT32_MIN, INT32_MAX));
     return made;
   }
 
@@ -259,11 +263,58 @@ TEST(HostBands, HaveNoMoreBlocksThanLists) {
   }
 }
 
+// The bits of a tree of drafts decide about the last keys of each batch alone.
+std::string with_bits(std::string mask) {
+  const std::pair<std::string_view, std::string> words[] = {
+      {"{}", "((tree[b, q_raw] >> clamp(kv_idx - (@), 0, 31) & 1) == 1)"},
+      {"@", "lengths_kv[b] - lengths_q[b]"}};
+  for (const auto& [word, text] : words) {
+    for (auto at = mask.find(word); at != std::string::npos; at = mask.find(word))
+      mask.replace(at, word.size(), text);
+  }
+  return mask;
+}
+
+TEST(HostBands, OfMasksThatAreInDoubtHideNothing) {
+  std::vector<Example> examples;
+  for (const char* mask :
+       {"kv_idx < @ || {}", "!(kv_idx >= @ && !{})", "q_idx >= kv_idx && (kv_idx - (@) < 0 || {})",
+        "where(kv_idx < @, q_idx >= kv_idx, {})", "where(kv_idx >= @, {}, q_idx - kv_idx < 320)",
+        "(kv_idx < @ || {} || q_raw > 37) && q_idx - kv_idx <= 300",
+        "q_idx >= kv_idx && q_idx - kv_idx < 300 || kv_idx >= @ && {}"}) {
+    auto made = example_of(with_bits(mask), 40, 333, true);
+    ASSERT_TRUE(made.has_value()) << mask;
+    examples.push_back(std::move(*made));
+  }
+  const Kernels kernels = compiled(examples);
+  Random random(2);
+  for (const Example& example : examples) {
+    for (int i = 0; i < 40; ++i) {
+      const Inputs inputs = random.inputs(40, 333);
+      for (const Found& found : found_of(kernels, example, inputs)) {
+        ASSERT_EQ(found.lost, 0) << example.mask << "; " << inputs.to_text();
+        ASSERT_EQ(found.shown, 0) << example.mask << "; " << inputs.to_text();
+      }
+    }
+  }
+}
+
+// Blocks of the context are full: no row of a tile makes their end uncertain.
+TEST(HostBands, OfMasksThatAreInDoubtEvaluateThemInTheLastBlocks) {
+  const auto example = example_of(with_bits("kv_idx < @ || {}"), 40, 333, true);
+  ASSERT_TRUE(example.has_value());
+  Inputs inputs{{40, 40, 7}, {333, 150, 97}, {}, 0, std::vector<int>(3 * 40, 1)};
+  const Found found = found_of(compiled({*example}), *example, inputs)[0];
+  EXPECT_EQ(found.lost + found.shown, 0);
+  EXPECT_EQ(found.masked, 0);
+}
+
 TEST(HostBands, AreNoneOfOtherMasks) {
   for (const char* mask :
        {"kv_idx < 4 || q_idx - kv_idx < w", "kv_idx % 3 == n[b]", "q_idx % 40 >= kv_idx - n[b]",
         "abs(q_idx - kv_idx) > w", "kv_idx != n[b]", "kv_idx * kv_idx < n[b]", "n[kv_idx % 3] == w",
-        "n[q_idx % 3] >= kv_idx", "kv_idx * 0.5 < n[b]"}) {
+        "n[q_idx % 3] >= kv_idx", "kv_idx * 0.5 < n[b]", "tree[b, q_idx] == tree[b, kv_idx % 20]",
+        "kv_idx < 8 || tree[b, kv_idx % 20] == w", "kv_idx < n[b] || tree[b, kv_idx % 20] == w"}) {
     EXPECT_FALSE(example_of(mask, 20, 30, false).has_value()) << mask;
   }
 }

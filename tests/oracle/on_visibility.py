@@ -210,15 +210,32 @@ def shared_prefix(s, at, p, t):
     return s, (at.k <= at.q) & ((branch[at.b, at.k] == 0) | same(branch, at))
 
 
+def bits_of(words):
+    """The bits of words of 32 bits along the last axis, the least significant ones first."""
+    return numpy.unpackbits(
+        numpy.ascontiguousarray(words.astype("<i4")).view(numpy.uint8), axis=-1, bitorder="little"
+    ).astype(bool)
+
+
 @spec
 def tree_mask(s, at, p, t):
     """The last Sq keys are nodes, each with a bit in `ancestors`, least significant bit first."""
-    words = numpy.ascontiguousarray(t["ancestors"].astype("<i4")).view(numpy.uint8)
-    bits = numpy.unpackbits(words, axis=-1, bitorder="little").astype(bool)
+    bits = bits_of(t["ancestors"])
     visible = numpy.ones((at.dims.B, 1, at.dims.Sq, at.dims.Skv), dtype=bool)
     first = at.dims.Skv - at.dims.Sq
     for key in range(max(first, 0), at.dims.Skv):
         visible[:, 0, :, key] = bits[:, :, key - first]
+    return s, visible
+
+
+@spec
+def tree_decode(s, at, p, t):
+    """The same at the end of the keys that each batch has: node j is key j - Sq from there."""
+    bits = bits_of(t["ancestors"])
+    visible = numpy.ones((at.dims.B, 1, at.dims.Sq, at.dims.Skv), dtype=bool)
+    for b, keys in enumerate(at.keys.ravel()):
+        nodes = range(max(keys - at.dims.Sq, 0), keys)
+        visible[b, 0][:, nodes] = bits[b][:, [key - keys + at.dims.Sq for key in nodes]]
     return s, visible
 
 

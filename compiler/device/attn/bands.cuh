@@ -41,6 +41,14 @@ static __device__ Interval unless_wrapped(Interval value, Interval found) {
   return wraps ? Interval{-kBeyond, kBeyond} : found;
 }
 
+// Where it begins and ends if more than what is known to be seen may be: as far as `other` at most.
+static __device__ Interval lowered(Interval x, Interval other) {
+  return {smaller(x.low, other.low), x.high};
+}
+static __device__ Interval raised(Interval x, Interval other) {
+  return {x.low, larger(x.high, other.high)};
+}
+
 // All is seen where the condition holds, and else nothing.
 static __device__ Interval begin_if(Interval condition) {
   return {condition.high ? -kBeyond : kBeyond, condition.low ? -kBeyond : kBeyond};

@@ -92,7 +92,7 @@ class NativeBackward {
                   row_blocks(kernel_.attention, {}, kernel_.tile, false, deadline_));
       const bool shared = !mask_axes_.head || kernel_.heads_of_key() == 1;
       if (kernel_.blocks.masked && shared)
-        kernel_.band = closed_band(kernel_.attention, ir::Op::row_);
+        kernel_.band = closed_band(kernel_.attention, ir::Op::row_, deadline_);
       if (kernel_.band) return {};
       kernel_.blocks.axes = mask_axes_;
       kernel_.made_lists.emplace(kernel_.dims, kernel_.blocks, kernel_.tile,

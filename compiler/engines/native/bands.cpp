@@ -9,8 +9,10 @@
 
 #include "compiler/codegen/expression_writer.h"
 #include "compiler/engines/native/intervals.h"
+#include "compiler/engines/shared/lengths.h"
 #include "compiler/masks/affine.h"
 #include "compiler/masks/axes.h"
+#include "compiler/masks/blocks.h"
 
 namespace attn::engines::native {
 namespace {
@@ -26,11 +28,13 @@ using ir::Type;
 struct Ends {
   IntervalText begin{}, end{}, condition{};
   bool begin_varies = false, end_varies = false;  // with the other index
+  bool in_doubt = false;                          // inputs decide of some scores
 };
 using FoundEnds = std::optional<Ends>;
 
 constexpr const char* kBeforeAll = "kernels::before_all()";
 constexpr const char* kPastAll = "kernels::past_all()";
+constexpr const char* kDoubt = "kernels::Interval{0, 1}";    // of a condition
 constexpr std::int64_t kMostFactor = std::int64_t{1} << 20;  // so that products fit 64 bits
 
 class BandWriter {
@@ -62,7 +66,7 @@ class BandWriter {
     }
     text += fmt::format("    return {{{}, {}}};\n  }}\n", all.begin.value_or(kBeforeAll),
                         all.end.value_or(kPastAll));
-    return ClosedBand{text, all.begin.has_value(), all.begin_varies, all.end_varies};
+    return ClosedBand{text, all.begin.has_value(), all.begin_varies, all.end_varies, all.in_doubt};
   }
 
  private:
@@ -86,6 +90,28 @@ class BandWriter {
   std::string negative(const std::string& x) { return named("bound_difference", point(0), x); }
 
   FoundEnds ends_of(ExprId id) {
+    const FoundEnds found = decided(id);
+    if (found || is_made_of_terms(dag_[id]) || !reads_inputs(id)) return found;
+    return Ends{.condition = kDoubt,
+                .begin_varies = varies(id),
+                .end_varies = varies(id),
+                .in_doubt = true};
+  }
+  // What terms show together is in doubt only as far as one of them is.
+  static bool is_made_of_terms(const Node& node) {
+    return node.is(Op::and_) || node.is(Op::or_) || node.is(Op::not_) || node.is(Op::select_);
+  }
+  // Lengths are known where doubts are counted.
+  bool reads_inputs(ExprId term) const {
+    const ExprId roots[] = {term};
+    return std::ranges::any_of(ir::reachable(dag_, roots), [this](ExprId id) {
+      return dag_[id].is(Op::load_) && dag_.symbol_of(id) != ir::kLengthsQ &&
+             dag_.symbol_of(id) != ir::kLengthsKv;
+    });
+  }
+
+  // What a term shows; nothing if it is no band, or in doubt.
+  FoundEnds decided(ExprId id) {
     const Node& node = dag_[id];
     if (!has_index(id)) {
       const IntervalText condition = interval(id);
@@ -112,7 +138,9 @@ class BandWriter {
   Ends plain(const Ends& x) {
     if (!x.condition) return x;
     const std::string end = named("end_if", *x.condition);
-    return {.end = x.end ? named("smaller", *x.end, end) : end, .end_varies = x.end_varies};
+    return {.end = x.end ? named("smaller", *x.end, end) : end,
+            .end_varies = x.end_varies,
+            .in_doubt = x.in_doubt};
   }
 
   Ends both(const Ends& of_x, const Ends& of_y) {
@@ -120,7 +148,8 @@ class BandWriter {
     Ends made{.begin = x.begin ? x.begin : y.begin,
               .end = x.end ? x.end : y.end,
               .begin_varies = x.begin_varies || y.begin_varies,
-              .end_varies = x.end_varies || y.end_varies};
+              .end_varies = x.end_varies || y.end_varies,
+              .in_doubt = x.in_doubt || y.in_doubt};
     if (x.begin && y.begin) made.begin = named("larger", *x.begin, *y.begin);
     if (x.end && y.end) made.end = named("smaller", *x.end, *y.end);
     return made;
@@ -132,39 +161,65 @@ class BandWriter {
   // Two bands are one if neither begins, or neither ends, or one is all or nothing.
   FoundEnds either(const FoundEnds& x, const FoundEnds& y) {
     if (!x || !y) return std::nullopt;
-    if (x->condition) return either(*x->condition, x->begin_varies, *y);
-    if (y->condition) return either(*y->condition, y->begin_varies, *x);
+    if (x->condition && y->condition) {
+      return Ends{.condition = named("either", *x->condition, *y->condition),
+                  .begin_varies = x->begin_varies || y->begin_varies,
+                  .end_varies = x->end_varies || y->end_varies,
+                  .in_doubt = x->in_doubt || y->in_doubt};
+    }
+    if (x->condition) return with_condition(*x, *y);
+    if (y->condition) return with_condition(*y, *x);
     Ends made{.begin_varies = x->begin_varies || y->begin_varies,
-              .end_varies = x->end_varies || y->end_varies};
+              .end_varies = x->end_varies || y->end_varies,
+              .in_doubt = x->in_doubt || y->in_doubt};
+    const bool is_band = (!x->begin && !y->begin) || (!x->end && !y->end);
+    if (!is_band && x->in_doubt == y->in_doubt) return std::nullopt;
+    if (!is_band) return x->in_doubt ? around(*y, *x, made) : around(*x, *y, made);
     if (x->begin && y->begin) made.begin = named("smaller", *x->begin, *y->begin);
     if (x->end && y->end) made.end = named("larger", *x->end, *y->end);
-    const bool is_band = (!x->begin && !y->begin) || (!x->end && !y->end);
-    return is_band ? FoundEnds(made) : std::nullopt;
+    return made;
   }
-  Ends either(const std::string& condition, bool varies, const Ends& x) {
-    Ends made{.begin_varies = varies || x.begin_varies, .end_varies = varies || x.end_varies};
+  // What `certain` shows is seen for sure, and nothing outside of both.
+  Ends around(const Ends& certain, const Ends& doubtful, Ends made) {
+    if (certain.begin)
+      made.begin = named("lowered", *certain.begin, doubtful.begin.value_or(kBeforeAll));
+    if (certain.end) made.end = named("raised", *certain.end, doubtful.end.value_or(kPastAll));
+    return made;
+  }
+  Ends with_condition(const Ends& of_condition, const Ends& x) {
+    const std::string& condition = *of_condition.condition;
+    Ends made{.begin_varies = of_condition.begin_varies || x.begin_varies,
+              .end_varies = of_condition.begin_varies || x.end_varies,
+              .in_doubt = of_condition.in_doubt || x.in_doubt};
     if (x.begin) made.begin = named("smaller", *x.begin, named("begin_if", condition));
     if (x.end) made.end = named("larger", *x.end, named("end_if", condition));
     return made;
   }
 
-  static FoundEnds opposite(const FoundEnds& x) {
+  FoundEnds opposite(const FoundEnds& x) {
     if (!x || (x->begin && x->end)) return std::nullopt;
     return Ends{.begin = x->end,
                 .end = x->begin,
+                .condition = x->condition ? named("inverse", *x->condition) : IntervalText(),
                 .begin_varies = x->end_varies,
-                .end_varies = x->begin_varies};
+                .end_varies = x->begin_varies,
+                .in_doubt = x->in_doubt};
   }
 
   FoundEnds chosen(const Node& node) {
-    if (has_index(node.operands[0])) return std::nullopt;
+    if (has_index(node.operands[0])) {
+      const FoundEnds condition = ends_of(node.operands[0]);
+      return either(both(condition, ends_of(node.operands[1])),
+                    both(opposite(condition), ends_of(node.operands[2])));
+    }
     const IntervalText condition = interval(node.operands[0]);
     const FoundEnds found_x = ends_of(node.operands[1]), found_y = ends_of(node.operands[2]);
     if (!condition || !found_x || !found_y) return std::nullopt;
     const Ends x = plain(*found_x), y = plain(*found_y);
     const bool by_condition = varies(node.operands[0]);
     Ends made{.begin_varies = by_condition || x.begin_varies || y.begin_varies,
-              .end_varies = by_condition || x.end_varies || y.end_varies};
+              .end_varies = by_condition || x.end_varies || y.end_varies,
+              .in_doubt = x.in_doubt || y.in_doubt};
     const auto one = [&](const IntervalText& of_x, const IntervalText& of_y, const char* none) {
       return named("chosen", *condition, of_x.value_or(none), of_y.value_or(none));
     };
@@ -276,7 +331,9 @@ class BandWriter {
     const auto [found, is_new] = known_.try_emplace(id);
     if (!is_new) return found->second;
     IntervalText made;
-    if (!varies(id))
+    if (const auto rest = cancelled(dag_[id]))
+      made = interval(*rest);
+    else if (!varies(id))
       made = constant(id);
     else if (dag_[id].is(Op::row_) || dag_[id].is(Op::column_))
       made = other();
@@ -287,6 +344,16 @@ class BandWriter {
       made = fmt::format("i{}", lines_.size() - 1);
     }
     return known_[id] = made;
+  }
+
+  // What is left of a sum, which wraps, less one of its addends: where rows are aligned with the
+  // last keys, q_idx - q_raw is a number of the batch. Its interval would be as wide as a tile.
+  std::optional<ExprId> cancelled(const Node& node) const {
+    if (!node.is(Op::sub_) || node.type == Type::real) return std::nullopt;
+    const Node& sum = dag_[node.operands[0]];
+    if (!sum.is(Op::add_)) return std::nullopt;
+    if (sum.operands[0] == node.operands[1]) return sum.operands[1];
+    return sum.operands[1] == node.operands[1] ? std::optional(sum.operands[0]) : std::nullopt;
   }
 
   std::string constant(ExprId id) {
@@ -329,10 +396,22 @@ class BandWriter {
   bool is_open_ = false;  // the bound that is solved for may be kBeyond, of which no part is beyond
 };
 
+// Whether inputs decide what masks show of few scores, at full length.
+bool doubts_few(const ir::Attention& attention, const target::Deadline* deadline) {
+  constexpr std::int64_t kLeastShown = 2;  // times as many
+  const BatchesOfLength full{1, attention.dims[Dim::Sq], attention.dims[Dim::Skv]};
+  if (full.rows == 0 || full.keys == 0) return false;
+  const masks::RowCounts seen = masks::row_counts(of_length(attention, full), deadline);
+  return kLeastShown * (seen.most - seen.fewest) <= seen.most;
+}
+
 }  // namespace
 
-std::optional<ClosedBand> closed_band(const ir::Attention& attention, Op index) {
-  return BandWriter(attention, index).make();
+std::optional<ClosedBand> closed_band(const ir::Attention& attention, Op index,
+                                      const target::Deadline* deadline) {
+  auto made = BandWriter(attention, index).make();
+  if (made && made->in_doubt && !doubts_few(attention, deadline)) made.reset();
+  return made;
 }
 
 }  // namespace attn::engines::native

@@ -80,7 +80,7 @@ class Native {
         mask_axes_(mask_axes),
         context_(context),
         band_(masks_read_inputs(attention_) || has_lengths()
-                  ? closed_band(attention_, ir::Op::column_)
+                  ? closed_band(attention_, ir::Op::column_, context_.deadline.get())
                   : std::nullopt) {}
 
   // What the program of `make` computes: scores, by the rate of its tile. Errors: those of `make`.
@@ -530,7 +530,8 @@ class Native {
       add_bytes(all.blocks, length.batches * static_cast<double>(length.keys), work);
     }
     work.last = work.most * share_of_last_batch(attention_);
-    work.at_most = kernel_.makes_lists || (kernel_.band && reads_more_than_lengths());
+    const bool by_band = kernel_.band && !kernel_.band->in_doubt && reads_more_than_lengths();
+    work.at_most = kernel_.makes_lists || by_band;
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
     if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
     return work;

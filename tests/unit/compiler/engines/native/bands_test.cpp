@@ -70,6 +70,29 @@ TEST(NativeBands, BlocksOfBandsBeginWhereTheirMasksAllow) {
   EXPECT_THAT(source_of(decode + "mask 0 <= q_idx - kv_idx < 1024;"), HasSubstr("kKeyPiece = 16;"));
 }
 
+// What a tensor says of the last keys alone: no list is made, and a schedule divides the work.
+TEST(NativeBands, MasksThatReadATensorForFewKeysAreBands) {
+  const std::string sizes = "dims B = 4, Hq = 8, Hkv = 2, Sq = 64, Skv = 2048, D = 128; ";
+  const std::string bits =
+      "align bottom_right; tensor t: i64[B, Sq]; let node = kv_idx - (q_idx - q_raw); "
+      "mask node < 0 || (t[b, q_raw] >> clamp(node, 0, 63) & 1) == 1;";
+  const NativeProgram made =
+      lowered(sizes + "lengths kv; layout paged(page = 64); " + bits).value();
+  EXPECT_THAT(step_of(made).source, AllOf(HasSubstr("kBand = true;"), HasSubstr("attn_schedule")));
+  EXPECT_FALSE(made.work.at_most);
+  EXPECT_THAT(source_of(sizes + bits),
+              AllOf(HasSubstr("kBand = true;"), Not(HasSubstr("list_keys"))));
+}
+
+TEST(NativeBands, MasksThatReadATensorForManyKeysAreListed) {
+  for (const char* mask : {"t[b, q_idx] == t[b, kv_idx]", "kv_idx < 100 || t[b, kv_idx] == 1",
+                           "t[b, kv_idx] == 1 && q_idx >= kv_idx"}) {
+    EXPECT_THAT(source_of(std::string(kSizes) + "tensor t: i32[B, Skv]; mask " + mask + ";"),
+                HasSubstr("list_keys"))
+        << mask;
+  }
+}
+
 TEST(NativeBands, UnionsOfBandsAreListed) {
   EXPECT_THAT(source_of(std::string(kSizes) + "align bottom_right; lengths kv; "
                                               "mask kv_idx < 4 || abs(q_idx - kv_idx) < 64;"),
