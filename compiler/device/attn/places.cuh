@@ -12,6 +12,7 @@ template <long long kBatch, long long kHead, long long kRow, long long kColumn_,
           bool kAligned, bool kPacked_>
 struct Places {
   static constexpr long long kColumn = kColumn_, kRowStride = kRow;
+  static constexpr long long kStrides = kBatch | kHead | kRow;  // bits of all but that of columns
   static constexpr int kColumns = kColumns_;
   static constexpr bool kPacked = kPacked_;
 

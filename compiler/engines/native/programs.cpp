@@ -283,7 +283,7 @@ class Native {
   // Blocks whose time passes between a part and the next one.
   double between() const {
     if (kernel_.tile.warps() > 4) return kBetweenMany;
-    return read_page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
+    return read_page_of(attention_, kernel_.tile, "k") > 0 ? kBetweenInPages : kBetweenFew;
   }
   bool has_lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
   target::Deadline* deadline() const { return context_.deadline.get(); }
@@ -384,7 +384,9 @@ class Native {
 
   // Whether keys or values are copied row by row.
   bool gathers() const {
-    return read_page_of(attention_, "k") % kCell != 0 || read_page_of(attention_, "v") % kCell != 0;
+    return std::ranges::any_of(std::to_array({"k", "v"}), [&](const char* name) {
+      return read_page_of(attention_, {}, name) % kCell != 0;
+    });
   }
 
   // The kernel of a tile. Where inputs decide what masks show, it computes the blocks of a band, or
@@ -532,7 +534,7 @@ class Native {
     work.last = work.most * share_of_last_batch(attention_);
     work.at_most = kernel_.makes_lists || (kernel_.band && reads_more_than_lengths());
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
-    if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
+    if (is_copied_before(attention_, tile)) work.moved = bytes_of_transposing(attention_);
     return work;
   }
 
@@ -574,7 +576,7 @@ class Native {
     work.copied += rows * of_lines;
     work.read += std::min(rows / sharing, keys * static_cast<double>(dims_[Dim::Hkv])) * of_row;
     for (const char* name : {"k", "v"}) {
-      const std::int64_t page = read_page_of(attention_, name);
+      const std::int64_t page = read_page_of(attention_, tile, name);
       const bool is_copied = !tile.values_of_keys || name != std::string_view("v");
       // Widened rows are copied ahead, wherever they are.
       if (page == 0 || tile.wideners > 0 || !is_copied) continue;
@@ -621,6 +623,7 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
   ATTN_RETURN_IF_ERROR(native::check_chosen(attention, skeleton == native::Skeleton::warps));
+  if (skeleton == native::Skeleton::warps) return {};
   using native::kMostDepthOf8Bits;
   const bool wide = !attention.quantize;
   const std::string_view direction = wide ? "forward" : "8-bit forward";

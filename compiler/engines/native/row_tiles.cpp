@@ -205,7 +205,9 @@ std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::C
                                  bool diagonals) {
   const ir::Dims& dims = attention.dims;
   const std::int64_t columns = std::max(dims[Dim::Dqk], dims[Dim::Dv]);
-  if (!context.rewrites.short_forms || !check_of_warps(attention, context).ok()) return {};
+  if (!context.rewrites.short_forms || attention.quantize ||
+      !check_of_warps(attention, context).ok())
+    return {};
   std::vector<RowTile> tiles;
   std::int64_t most = 0, keys = 0;
   for (const ShortTile& row : kShortTiles) {

@@ -39,9 +39,9 @@ bool has_kernels_of_warps(const target::Context& context) {
 
 Status check_of_warps(const ir::Attention& attention, const target::Context& context) {
   const std::string kernels = kernels_text(context);
-  if (attention.quantize) {
-    return unsupported(attention.quantize->pos, fmt::format("{} compute no 8-bit floats", kernels),
-                       "those for compute capability 9.0 do");
+  if (attention.is_mxfp8()) {
+    return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
+                       "`quantize per_tensor;` works");
   }
   if (attention.cache) {
     return unsupported(attention.cache->pos,

@@ -94,8 +94,7 @@ TEST(NativeOfWarps, SayWhatTheyDoNotCompute) {
   const auto message = [](const std::string& clauses) {
     return refusal(kSizes + clauses, of_gpu(80)).message;
   };
-  EXPECT_EQ(message("dtype e4m3; quantize per_tensor;"),
-            "attnc's kernels for compute capability 8.0 compute no 8-bit floats");
+  EXPECT_EQ(message("dtype e4m3; quantize mxfp8;"), "attnc's kernels have no scales of blocks");
   EXPECT_THAT(message("layout thd(strides = bound);"),
               HasSubstr("take strides of `q` that the spec states"));
   EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 264;", of_gpu(80)).message,
@@ -106,8 +105,24 @@ TEST(NativeOfWarps, SayWhatTheyDoNotCompute) {
               HasSubstr("no backward above D 256 (this is 264)"));
   target::Context wanted = of_gpu(90);
   wanted.rewrites.warp_groups = false;
-  EXPECT_EQ(refusal(kSizes + std::string("dtype e4m3; quantize per_tensor;"), wanted).message,
-            "attnc's kernels with `--skeleton mma` compute no 8-bit floats");
+  EXPECT_THAT(refusal(kSizes + std::string("layout thd(strides = bound);"), wanted).message,
+              HasSubstr("attnc's kernels with `--skeleton mma` take strides of `q`"));
+}
+
+// Threads that copy widen rows of 8 bits, so products have 16; a kernel before zeroes magnitudes.
+TEST(NativeOfWarps, WidenRowsOf8BitsAsTheyCopy) {
+  const std::string clauses = kSizes + std::string("dtype e5m2; quantize per_tensor, o: bf16; ");
+  const NativeProgram plain = lowered(clauses, of_gpu(80)).value();
+  ASSERT_EQ(step_of(plain).launches.size(), 1U);
+  EXPECT_THAT(step_of(plain).source,
+              AllOf(HasSubstr("using Float = kernels::F16;"),
+                    HasSubstr("using Narrow = kernels::E5M2;"),
+                    Not(HasSubstr("transposed_values.cuh"))));
+  EXPECT_EQ(plain.work.moved, 0);
+  const NativeProgram made = lowered(clauses + "outputs o, amax_s;", of_gpu(80)).value();
+  ASSERT_EQ(step_of(made).launches.size(), 2U);
+  EXPECT_EQ(step_of(made).launches[0].kernel, "attn_zero");
+  EXPECT_EQ(step_of(made).facts->launch, 1);
 }
 
 // The best tile whose kernel does not spill more than few bytes, for these expressions.
