@@ -603,7 +603,8 @@ class Native {
 
 }  // namespace native
 
-Status check_native(const ir::Attention& attention, const target::Context& context) {
+Status check_native(const ir::Attention& attention, const target::Context& of_target) {
+  const target::Context context = native::context_of_kernels(attention, of_target);
   const std::optional<native::Skeleton> skeleton = native::skeleton_of(context);
   if (!skeleton) {
     return unsupported(
@@ -615,10 +616,11 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
     ATTN_RETURN_IF_ERROR(native::check_of_warps(attention, context));
   if (context.backward()) {
     if (attention.cache) ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
-    if (!attention.epilogue) return native::check_backward(attention);
+    const bool of_warps = skeleton == native::Skeleton::warps;
+    if (!attention.epilogue) return native::check_backward(attention, of_warps);
     ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
     ATTN_RETURN_IF_ERROR(check_epilogue_gradients(attention));
-    return native::check_backward(ir::without_epilogue(attention));
+    return native::check_backward(ir::without_epilogue(attention), of_warps);
   }
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
@@ -665,7 +667,7 @@ NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_
                                const target::Context& context)
     : attention_(native::with_scales_in_expressions(std::move(attention))),
       mask_axes_(mask_axes),
-      context_(context) {}
+      context_(native::context_of_kernels(attention_, context)) {}
 
 NativePrograms::~NativePrograms() = default;
 

@@ -99,7 +99,7 @@ struct NativeProgram {
 // thread-safe.
 class NativePrograms {
  public:
-  // `mask_axes`: what the masks depend on. The context must outlive this.
+  // `mask_axes`: what the masks depend on.
   NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
                  const target::Context& context);
   ~NativePrograms();
@@ -120,7 +120,7 @@ class NativePrograms {
 
   const ir::Attention attention_;
   const masks::Axes mask_axes_;
-  const target::Context& context_;
+  const target::Context context_;  // of the kernels (context_of_kernels)
   std::unique_ptr<Forms> forms_;
   std::optional<bool> short_first_{};  // once it was asked
 };

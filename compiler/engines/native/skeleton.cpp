@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/chosen_keys.h"
+#include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -49,8 +53,8 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
                        "those for compute capability 9.0 do");
   }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
-    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostDepthOfWarps,
-                                     context.backward() ? "backward" : "forward"));
+    ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, kMostDepthOfWarps,
+                                          context.backward() ? "backward" : "forward"));
   for (const char* name : {"q", "k", "v", "o"}) {
     if (!layout_of(attention, name).bound_strides) continue;
     return unsupported(attention.pos,
@@ -58,6 +62,27 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
                        "leave out `strides = bound`");
   }
   return {};
+}
+
+Status check_rows_of_groups(const ir::Attention& attention, bool backward) {
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  const std::string_view direction = backward ? "backward" : "forward";
+  for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kAny, direction));
+  if (attention.quantize) return {};  // whose rows are copied
+  const ir::Attention of_rows = backward ? without_pages(attention) : attention;
+  for (const char* name : {"q", "k", "v"}) ATTN_RETURN_IF_ERROR(check_layout(of_rows, name));
+  return backward ? check_layout(of_rows, "do") : Status();
+}
+
+target::Context context_of_kernels(const ir::Attention& attention, const target::Context& context) {
+  target::Context own = context;
+  if (skeleton_of(context) != Skeleton::warp_groups) return own;
+  if (check_rows_of_groups(attention, context.backward()).ok()) return own;
+  own.rewrites.warp_groups = false;
+  const bool serve = skeleton_of(own) == Skeleton::warps && check_of_warps(attention, own).ok() &&
+                     check_chosen(attention, true).ok();
+  return serve ? own : context;
 }
 
 }  // namespace attn::engines::native
