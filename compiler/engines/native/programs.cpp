@@ -667,7 +667,8 @@ NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_
                                const target::Context& context)
     : attention_(native::with_scales_in_expressions(std::move(attention))),
       mask_axes_(mask_axes),
-      context_(native::context_of_kernels(attention_, context)) {}
+      context_(native::context_of_kernels(attention_, context)),
+      for_rows_(context_.rewrites.warp_groups != context.rewrites.warp_groups) {}
 
 NativePrograms::~NativePrograms() = default;
 
@@ -712,6 +713,16 @@ Result<NativeProgram> NativePrograms::make_backward(std::size_t refused,
 }
 
 Result<NativeProgram> NativePrograms::make(std::size_t refused, const Prediction& predicted) {
+  Result<NativeProgram> made = make_program(refused, predicted);
+  if (made.ok() && for_rows_) {
+    made->parts.emplace_back(
+        "all, by kernels of warps: the tensor memory accelerator cannot read the rows");
+  }
+  return made;
+}
+
+Result<NativeProgram> NativePrograms::make_program(std::size_t refused,
+                                                   const Prediction& predicted) {
   ATTN_RETURN_IF_ERROR(check_native(attention_, context_));
   if (context_.backward()) return make_backward(refused, predicted);
   if (!forms_) forms_ = std::make_unique<Forms>(attention_, mask_axes_, context_);

@@ -253,7 +253,7 @@ TEST(Choice, IsCudnnWhereItServesAndNothingWasMeasured) {
 
 TEST(Choice, RefusalsOfAlternativesAreKept) {
   const target::Context context;
-  Search search(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 100;"), kAnyLowering,
+  Search search(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 580;"), kAnyLowering,
                 context);
   EXPECT_TRUE(search.next().ok());
   const auto& told = search.refused().told;
@@ -261,7 +261,7 @@ TEST(Choice, RefusalsOfAlternativesAreKept) {
   const auto& all = search.refused().all;
   const auto native = std::ranges::find(all, "native", &Refusal::lowering);
   ASSERT_NE(native, all.end());
-  EXPECT_THAT(native->error.message, HasSubstr("(this is 100)"));
+  EXPECT_THAT(native->error.message, HasSubstr("(this is 580)"));
 }
 
 // cuDNN refuses 8 bits that the own kernels may compute, so their refusal is told as well;
