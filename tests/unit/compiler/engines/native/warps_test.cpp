@@ -208,7 +208,9 @@ constexpr const char* kBackwards[] = {
     "Sq = 1000, D = 64; dropout 0.1; mask q_idx >= kv_idx;",
     "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
     "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
-    "Sq = 1000, D = 96; learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999];"};
+    "Sq = 1000, D = 96; learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999];",
+    "Sq = 1000, D = 101; mask q_idx >= kv_idx;", "Sq = 1000, Dqk = 255, Dv = 190; lengths q, kv;",
+    "Sq = 1000, D = 128; dtype e4m3; quantize per_tensor; grad q, k, v; mask q_idx >= kv_idx;"};
 
 TEST(NativeOfWarps, BackwardsDoNotSpill) {
   expect_kernels_without_spills(89, std::span(kBackwards).first(1), true);
