@@ -169,10 +169,46 @@ TEST(HostNarrowWarpsLayouts, AreTheReference) {
   expect_reference(subjects);
 }
 
+// Keys and values of 8 bits beside queries of 16: the specs of caches, with scales of heads and of
+// keys, and rows that begin anywhere.
+class HostNarrowCaches : public ::testing::TestWithParam<std::string> {};
+TEST_P(HostNarrowCaches, AreTheReference) { expect_reference_of(GetParam(), Turns::one); }
+class NightlyHostNarrowCaches : public HostNarrowCaches {};
+TEST_P(NightlyHostNarrowCaches, AreTheReference) { expect_reference_of(GetParam(), Turns::all); }
+
+TEST(HostNarrowCachesOfAnyRows, AreTheReference) {
+  std::vector<Subject> subjects;
+  const std::string sizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 33, Skv = 93, ";
+  for (const char* clauses :
+       {"D = 21; dtype bf16, k: e4m3, v: i8; quantize kv(head); layout paged(page = 7); lengths "
+        "kv;",
+        "D = 40; dtype bf16, k: i8, v: e5m2; quantize kv(token_head); layout k: strides(Skv * 90, "
+        "45, 90, 1), v: strides(1, 2, 4, 4 * Skv); mask q_idx + 40 >= kv_idx;",
+        "D = 64; dtype bf16, k: e4m3, v: e4m3; quantize kv(token_head); layout thd;"}) {
+    const std::string text = sizes + clauses + " outputs o, lse;";
+    add(text, attention_of("attention f { " + text + " }"), false, subjects.size(), subjects);
+  }
+  expect_reference(subjects);
+}
+
+std::vector<std::string> specs_of_caches() {
+  std::vector<std::string> paths = {ATTN_SOURCE_DIR "/specs/cache_fp8.attn",
+                                    ATTN_SOURCE_DIR "/specs/cache_int8.attn"};
+  for (const std::string& path : specs_in("native")) {
+    const std::string name = std::filesystem::path(path).stem();
+    const bool is_bound = name == "cache_pages" || name == "cache_thd";  // strides
+    if (name.starts_with("cache_") && !is_bound) paths.push_back(path);
+  }
+  return paths;
+}
+
 std::string name_of(const ::testing::TestParamInfo<std::string>& path) {
   const std::filesystem::path of = path.param;
   return of.parent_path().stem().string() + "_" + of.stem().string();
 }
+INSTANTIATE_TEST_SUITE_P(Specs, HostNarrowCaches, ::testing::ValuesIn(specs_of_caches()), name_of);
+INSTANTIATE_TEST_SUITE_P(Specs, NightlyHostNarrowCaches, ::testing::ValuesIn(specs_of_caches()),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Forward, HostNarrowWarps, ::testing::ValuesIn(specs_in("fp8")), name_of);
 INSTANTIATE_TEST_SUITE_P(Training, HostNarrowWarps, ::testing::ValuesIn(specs_in("fp8_training")),
                          name_of);

@@ -41,6 +41,10 @@ struct ForwardDefaults {
   // Whether q, k and v have 8 bits, of this type, which threads that copy widen (mma_rows.cuh).
   static constexpr bool kNarrow = false;
   using Narrow = void;
+  // Whether k and v alone do so, of the types Keys and Values.
+  static constexpr bool kNarrowKeys = false;
+  using Keys = void;
+  using Values = void;
   // Whether products take other floats than queries have (forward_converted_queries.cuh).
   static constexpr bool kConvertsQueries = false;
   // Whether tiles have 8 rows at most, the first ones of the first warp.

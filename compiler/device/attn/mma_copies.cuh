@@ -13,13 +13,16 @@ namespace kernels {
 template <class C>
 using StoredFloat = typename Which<C::kNarrow, typename C::Narrow, typename C::Float>::Type;
 template <class C, long long kColumn, long long kStrides>
-using FormatOf = RowFormat<StoredFloat<C>, typename C::Float, kColumn, kStrides>;
+using FormatOfQueries = RowFormat<StoredFloat<C>, typename C::Float, kColumn, kStrides>;
+template <class C, class OfCache, long long kColumn, long long kStrides>
+using FormatOf = RowFormat<typename Which<C::kNarrowKeys, OfCache, StoredFloat<C>>::Type,
+                           typename C::Float, kColumn, kStrides>;
 
 // Where rows are in memory.
-template <class C>
+template <class Format>
 ATTN_INLINE auto stored_rows(const unsigned short* wide, const unsigned char* narrow) {
-  if constexpr (C::kNarrow)
-    return narrow;
+  if constexpr (sizeof(typename Format::Bits) == 1)
+    return reinterpret_cast<const typename Format::Bits*>(narrow);
   else
     return wide;
 }
@@ -27,8 +30,8 @@ ATTN_INLINE auto stored_rows(const unsigned short* wide, const unsigned char* na
 // Rows of a tile of queries.
 template <class C>
 struct RowsOfQueries {
-  using Format = FormatOf<C, C::kQueryColumnStride,
-                          C::kQueryBatchStride | C::kQueryHeadStride | C::kQueryRowStride>;
+  using Format = FormatOfQueries<C, C::kQueryColumnStride,
+                                 C::kQueryBatchStride | C::kQueryHeadStride | C::kQueryRowStride>;
   const typename Format::Bits* first;  // of the tile
   int rows;                            // that there are from it on
 
@@ -100,7 +103,8 @@ struct CopiesOfBlock : Base {
 
   __device__ void copy_queries(int stage = 0) const {
     const int first = item.tile.tile * C::kRowsOfTile;
-    const auto* const of_unit = stored_rows<C>(tensors.query_rows, tensors.query_bytes) +
+    using Format = typename RowsOfQueries<C>::Format;
+    const auto* const of_unit = stored_rows<Format>(tensors.query_rows, tensors.query_bytes) +
                                 item.unit * C::kPack * C::kQueryHeadStride +
                                 (C::kThdQ ? tensors.row_starts[item.b] * C::kQueryRowStride
                                           : item.b * C::kQueryBatchStride);
@@ -115,24 +119,25 @@ struct CopiesOfBlock : Base {
     if (blocks.left == 0) return kEndOfStream;
     at = blocks.key;
     const unsigned word = at | Base::begin_block(blocks);
+    using Format = FormatOf<C, typename C::Keys, C::kKeyColumnStride,
+                            C::kKeyPageStride | C::kKeyHeadStride | C::kKeyRowStride>;
     const auto* const of_head =
-        stored_rows<C>(tensors.key_rows, tensors.key_bytes) + head() * C::kKeyHeadStride;
-    using Format =
-        FormatOf<C, C::kKeyColumnStride, C::kKeyPageStride | C::kKeyHeadStride | C::kKeyRowStride>;
+        stored_rows<Format>(tensors.key_rows, tensors.key_bytes) + head() * C::kKeyHeadStride;
     copy_rows<kThreads, C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>(
         stages.key(stage),
         rows_of<Format, C::kKeyPage, C::kKeyPageStride, C::kKeyRowStride, C::kThdK>(
             of_head, tensors.key_table + item.b * C::kKeyPages, blocks.keys));
+    if constexpr (C::kTokenScales) copy_scales(stages.scales(stage));
     Base::end_block(blocks);
     return word;
   }
   // The values of the same block.
   __device__ void copy_values(int stage) const {
     if (at < 0) return;
-    const auto* const of_head =
-        stored_rows<C>(tensors.value_rows, tensors.value_bytes) + head() * C::kValueHeadStride;
-    using Format = FormatOf<C, C::kValueColumnStride,
+    using Format = FormatOf<C, typename C::Values, C::kValueColumnStride,
                             C::kValuePageStride | C::kValueHeadStride | C::kValueRowStride>;
+    const auto* const of_head =
+        stored_rows<Format>(tensors.value_rows, tensors.value_bytes) + head() * C::kValueHeadStride;
     copy_rows<kThreads, C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>(
         stages.value(stage),
         rows_of<Format, C::kValuePage, C::kValuePageStride, C::kValueRowStride, C::kThdV>(
@@ -140,6 +145,31 @@ struct CopiesOfBlock : Base {
   }
 
  private:
+  // Copies the scales of the keys of a block, then those of its values.
+  __device__ void copy_scales(unsigned to) const {
+    static_assert(!C::kTokenScales || kThreads >= C::kKeys, "a thread has a key");
+    if (threadIdx.x >= C::kKeys) return;
+    const int row = at + (int)threadIdx.x;
+    copy_scale<C::kKeyPage, C::kKeyScalePage, C::kKeyScaleRow, C::kThdK>(
+        to, tensors.key_scales + head() * C::kKeyScaleHead,
+        tensors.key_table + item.b * C::kKeyPages, row, row < blocks.keys);
+    copy_scale<C::kValuePage, C::kValueScalePage, C::kValueScaleRow, C::kThdV>(
+        to + 4 * C::kKeys, tensors.value_scales + head() * C::kValueScaleHead,
+        tensors.value_table + item.b * C::kValuePages, row, row < blocks.used);
+  }
+  // That of a row, or 0 if there is none.
+  template <int kPage, long long kPageStride, long long kStride, bool kPacked>
+  __device__ void copy_scale(unsigned to, const float* of_head, const int* pages, int row,
+                             bool has) const {
+    const float* from = of_head;
+    if constexpr (kPage > 0) {
+      if (has) from += pages[row / kPage] * kPageStride + row % kPage * kStride;
+    } else {
+      from += (kPacked ? tensors.column_starts[item.b] * kStride : item.b * kPageStride) +
+              row * kStride;
+    }
+    copy_piece<4>(to + 4 * threadIdx.x, from, has ? 4 : 0);
+  }
   // Rows of the block, of a batch with so many of them; kPageStride is that of batches, where there
   // are no pages.
   template <class Format, int kPage, long long kPageStride, long long kStride, bool kPacked>

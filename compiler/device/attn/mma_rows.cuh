@@ -11,7 +11,7 @@
 
 namespace kernels {
 
-// Rows of elements of `Stored` in memory: of Float, or 8-bit floats that become Float. Elements of
+// Rows of elements of `Stored` in memory: of Float, or of 8 bits that become Float. Elements of
 // a row are kColumn apart; kStrides has the bits of all strides between rows.
 template <class Stored_, class Float_, long long kColumn_, long long kStrides>
 struct RowFormat {
@@ -80,7 +80,8 @@ struct LoadedColumns {
       for (int i = 0; i < kWords; ++i) words[i] = 0;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const unsigned bits = left > i ? from[i * Format::kColumn] : 0u;
+        constexpr unsigned kMask = (1u << 8 * kSize) - 1;  // of an integer's sign
+        const unsigned bits = left > i ? (unsigned)from[i * Format::kColumn] & kMask : 0u;
         words[i / kOfWord] |= bits << i % kOfWord * (8 * kSize);
       }
     }

@@ -200,6 +200,7 @@ class ConstantsText {
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kWidens", kernel_.tile.wideners > 0},
             {"kNarrow", widens()},
+            {"kNarrowKeys", attention_.cache && kernel_.tile.of_warps},
             {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},
             {"kEightRows", has_eight_rows()},
             {"kTokenScales", kernel_.tile.token_scales},

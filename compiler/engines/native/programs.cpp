@@ -625,7 +625,8 @@ Status check_native(const ir::Attention& attention, const target::Context& of_ta
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
   ATTN_RETURN_IF_ERROR(native::check_chosen(attention, skeleton == native::Skeleton::warps));
-  if (skeleton == native::Skeleton::warps) return {};
+  if (skeleton == native::Skeleton::warps)
+    return attention.cache ? native::check_cache(attention, true) : Status();
   using native::kMostDepthOf8Bits;
   const bool wide = !attention.quantize;
   const std::string_view direction = wide ? "forward" : "8-bit forward";
@@ -634,7 +635,7 @@ Status check_native(const ir::Attention& attention, const target::Context& of_ta
   ATTN_RETURN_IF_ERROR(native::check_depth(
       attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits, direction));
   if (attention.quantize) return native::check_quantized(attention);
-  if (attention.cache) ATTN_RETURN_IF_ERROR(native::check_cache(attention, context));
+  if (attention.cache) ATTN_RETURN_IF_ERROR(native::check_cache(attention, false));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
   }
@@ -665,7 +666,8 @@ struct NativePrograms::Forms {
 
 NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
                                const target::Context& context)
-    : attention_(native::with_scales_in_expressions(std::move(attention))),
+    : attention_(native::with_scales_in_expressions(
+          attention, native::has_kernels_of_warps(native::context_of_kernels(attention, context)))),
       mask_axes_(mask_axes),
       context_(native::context_of_kernels(attention_, context)),
       for_rows_(context_.rewrites.warp_groups != context.rewrites.warp_groups) {}

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "compiler/engines/native/caches.h"
 #include "compiler/engines/native/checks.h"
 #include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/native/unpaged.h"
@@ -47,11 +48,6 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
-  if (attention.cache) {
-    return unsupported(attention.cache->pos,
-                       fmt::format("{} take no keys and values of 8 bits", kernels),
-                       "those for compute capability 9.0 do");
-  }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
     ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, kMostDepthOfWarps,
                                           context.backward() ? "backward" : "forward"));
@@ -70,6 +66,7 @@ Status check_rows_of_groups(const ir::Attention& attention, bool backward) {
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
     ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kAny, direction));
   if (attention.quantize) return {};  // whose rows are copied
+  if (attention.cache && !backward) ATTN_RETURN_IF_ERROR(check_rows_of_cache(attention));
   const ir::Attention of_rows = backward ? without_pages(attention) : attention;
   for (const char* name : {"q", "k", "v"}) ATTN_RETURN_IF_ERROR(check_layout(of_rows, name));
   return backward ? check_layout(of_rows, "do") : Status();

@@ -4,6 +4,7 @@
 
 #include "compiler/engines/native/tiles.h"
 #include "compiler/engines/shared/operands.h"
+#include "compiler/ir/cache_scales.h"
 
 namespace attn::engines::native {
 namespace {
@@ -88,6 +89,7 @@ std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, 
   tile.use = row.spare ? TileUse::spare : TileUse::any, tile.of_warps = true;
   tile.strips = row.strips, tile.resident = row.resident;
   tile.held = std::min(row.held, tile.depth / 16);
+  tile.token_scales = ir::has_token_scales(attention);
   tile.clears_values = clears_values(attention);
   if (attention.is_random()) {
     tile.cell = kRandomCell;

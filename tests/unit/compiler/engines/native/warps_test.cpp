@@ -122,6 +122,17 @@ TEST(NativeOfWarps, WidenRowsOf8BitsAsTheyCopy) {
   EXPECT_EQ(step_of(made).facts->launch, 1);
 }
 
+// Keys and values of 8 bits beside queries of 16 are widened to the type of queries, which stay.
+TEST(NativeOfWarps, WidenKeysOfCaches) {
+  const NativeProgram made =
+      lowered(kSizes + std::string("dtype bf16, k: e4m3, v: i8; quantize kv(token); "), of_gpu(80))
+          .value();
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("using Float = kernels::BF16;"),
+                    HasSubstr("using Keys = kernels::E4M3;"), HasSubstr("kNarrowKeys = true;"),
+                    HasSubstr("kTokenScales = true;"), Not(HasSubstr("kConvertsQueries"))));
+}
+
 // The best tile whose kernel does not spill more than few bytes, for these expressions.
 void expect_a_kernel_without_spills(const std::string& clauses, std::int64_t sm,
                                     bool backward = false) {
@@ -155,7 +166,8 @@ constexpr const char* kForwards[] = {
     "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
     "Sq = 1000, D = 128; dtype e4m3; quantize per_tensor; outputs o, amax_s, amax_o;",
     "Sq = 1000, D = 256; dtype e5m2; quantize per_tensor, o: bf16; mask q_idx >= kv_idx;",
-    "Sq = 1000, D = 100; mask q_idx >= kv_idx;", "Sq = 1000, D = 255; lengths q, kv;"};
+    "Sq = 1000, D = 100; mask q_idx >= kv_idx;",
+    "Sq = 1000, D = 255; lengths q, kv;"};
 
 TEST(NativeOfWarps, KernelsDoNotSpill) {
   expect_kernels_without_spills(80, std::span(kForwards).first(2));
@@ -209,7 +221,8 @@ constexpr const char* kBackwards[] = {
     "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
     "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
     "Sq = 1000, D = 96; learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999];",
-    "Sq = 1000, D = 101; mask q_idx >= kv_idx;", "Sq = 1000, Dqk = 255, Dv = 190; lengths q, kv;",
+    "Sq = 1000, D = 101; mask q_idx >= kv_idx;",
+    "Sq = 1000, Dqk = 255, Dv = 190; lengths q, kv;",
     "Sq = 1000, D = 128; dtype e4m3; quantize per_tensor; grad q, k, v; mask q_idx >= kv_idx;"};
 
 TEST(NativeOfWarps, BackwardsDoNotSpill) {
