@@ -425,7 +425,7 @@ def param_at_compile_time(folder):
 
 @use
 def engine_that_cannot(folder):
-    attn.compile("fp8_causal", target="a100", engine="native", B=1, Sq=64)
+    attn.compile("mla_latent", target="a100", engine="native", B=1, Skv=64)
 
 
 @use

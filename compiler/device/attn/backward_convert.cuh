@@ -57,7 +57,7 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
       const float* from = tile + row * kStride + column + 2 * j;
       pairs[j] = stored.rounded(from[0] * factor, from[1] * factor, true);
     }
-    P::store(dq + P::place(row_starts, b, h, first + row) + column * P::kColumn, pairs);
+    P::store(dq + P::place(row_starts, b, h, first + row) + column * P::kColumn, column, pairs);
   }
   stored.store_largest(amax);
 }
@@ -72,7 +72,7 @@ struct KeyColumns {
   }
   template <class P, typename Bits>
   __device__ void store(const int* column_starts, Bits* to, const unsigned (&pairs)[4]) const {
-    P::store(to + P::place(column_starts, b, h, key) + first * P::kColumn, pairs);
+    P::store(to + P::place(column_starts, b, h, key) + first * P::kColumn, first, pairs);
   }
 };
 

@@ -27,6 +27,11 @@ struct BackwardDefaults {
   // Tensors are those of an 8-bit attention, whose rows were widened (backward_widening.cuh).
   static constexpr bool kNarrow = false;
   using Gradient = void;  // then, the type of dq, dk and dv
+  // And where the rows that were widened are.
+  using QueryRows = void;
+  using KeyRows = void;
+  using ValueRows = void;
+  using GradientRows = void;
 };
 
 }  // namespace kernels

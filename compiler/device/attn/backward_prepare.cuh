@@ -30,8 +30,8 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
   for (int column = lane * 8; !kPointwise<E> && !empty && column < P::kColumns; column += 128) {
     const long long at = P::place(row_starts, b, h, q) + column * P::kColumn;
     unsigned x[4], y[4];
-    P::load(o + at, x);
-    P::load(d_o + at, y);
+    P::load(o + at, column, x);
+    P::load(d_o + at, column, y);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const auto element = [j](const unsigned(&pairs)[4]) {
@@ -58,7 +58,7 @@ ATTN_INLINE float share_of_square(const unsigned short* row) {
   float square = 0;
   for (int column = (int)(threadIdx.x % 16) * 8; column < P::kColumns; column += 128) {
     unsigned pairs[4];
-    P::load(row + column * P::kColumn, pairs);
+    P::load(row + column * P::kColumn, column, pairs);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float x = Float::widen((unsigned short)(pairs[j / 2] >> (j & 1) * 16));

@@ -32,7 +32,7 @@ ATTN_INLINE void store_two_rows(Bits* to, const int* starts, int b, int head, in
       }
       exchange(pairs, lane());
       const int column = first + (4 * part + (lane() & 3)) * 8;
-      if (at < rows && column < P::kColumns) P::store(of_row + column * P::kColumn, pairs);
+      if (at < rows && column < P::kColumns) P::store(of_row + column * P::kColumn, column, pairs);
     }
   }
 }

@@ -58,14 +58,14 @@ struct Widener {
 
   // Eight columns, as pairs.
   template <class From, class P>
-  static __device__ void load(const unsigned char* from, unsigned (&pairs)[4]) {
-    const uint2 bytes = P::load(from);
+  static __device__ void load(const unsigned char* from, int column, unsigned (&pairs)[4]) {
+    const uint2 bytes = P::load(from, column);
     const uint2 low = widened(From{}, BF16{}, bytes.x), high = widened(From{}, BF16{}, bytes.y);
     pairs[0] = low.x, pairs[1] = low.y, pairs[2] = high.x, pairs[3] = high.y;
   }
   template <class From, class P>
-  static __device__ void load(const unsigned short* from, unsigned (&pairs)[4]) {
-    P::load(from, pairs);
+  static __device__ void load(const unsigned short* from, int column, unsigned (&pairs)[4]) {
+    P::load(from, column, pairs);
   }
   template <class Float>
   static __device__ float element(const unsigned (&pairs)[4], int i) {
@@ -79,8 +79,8 @@ struct Widener {
     from += P::place(starts, b, h, row), to += To::place(starts, b, h, row);
     for (int column = lane() * 8; column < P::kColumns; column += 128) {
       unsigned pairs[4];
-      load<From, P>(from + column * P::kColumn, pairs);
-      To::store(to + column, pairs);
+      load<From, P>(from + column * P::kColumn, column, pairs);
+      To::store(to + column, column, pairs);
     }
   }
 
@@ -130,9 +130,9 @@ struct Widener {
     float sum = 0;
     for (int column = lane() * 8; column < P::kColumns; column += 128) {
       unsigned x[4], y[4];
-      load<typename C::Stored, P>(o + column * P::kColumn, x);
-      load<typename C::NarrowGradient, P>(tensors.d_o + at + column * P::kColumn, y);
-      To::store(to + column, y);
+      load<typename C::Stored, P>(o + column * P::kColumn, column, x);
+      load<typename C::NarrowGradient, P>(tensors.d_o + at + column * P::kColumn, column, y);
+      To::store(to + column, column, y);
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum = fmaf(element<Output>(x, i), element<BF16>(y, i), sum);
     }

@@ -38,8 +38,8 @@ struct EpilogueColumns {
   __device__ __forceinline__ void load(const EpilogueTensors& tensors, const E& expressions, int b,
                                        int h, int row, int column) {
     const long long at = P::place(tensors.row_starts, b, h, row) + column * P::kColumn;
-    P::load(tensors.o + at, o);
-    P::load(tensors.d_o + at, d_o);
+    P::load(tensors.o + at, column, o);
+    P::load(tensors.d_o + at, column, d_o);
     vectors.load(expressions, b, h, row, column, true);
   }
   static __device__ __forceinline__ float element(const unsigned (&pairs)[4], int j) {
@@ -122,15 +122,17 @@ ATTN_INLINE void epilogue_backward(const EpilogueTensors& tensors, const E& expr
 #pragma unroll
       for (int of = 0; of < 2; ++of) {
         EpilogueSlopes<E::kLearned> terms{};
-        if (present) terms = columns.terms(expressions, b, h, row, column, j + of);
-        own.add(expressions, b, h, row, column + j + of, terms.learned, exists);
+        const bool has = P::has(column + j + of);
+        if (present && has) terms = columns.terms(expressions, b, h, row, column, j + of);
+        own.add(expressions, b, h, row, column + j + of, terms.learned, exists && has);
         two[of] = empty ? 0 : terms.output;
       }
       pairs[j / 2] = pair(typename C::Float{}, two[0], two[1]);
     }
     const bool stores = d_inner != nullptr && (P::kPacked ? present : exists);
     if (stores)
-      P::store(d_inner + P::place(tensors.row_starts, b, h, row) + column * P::kColumn, pairs);
+      P::store(d_inner + P::place(tensors.row_starts, b, h, row) + column * P::kColumn, column,
+               pairs);
   }
   own.store(expressions, b, h, row, lane, exists);
 }
@@ -182,6 +184,7 @@ ATTN_INLINE void sum_epilogue_parts(const EpilogueTensors& tensors, const E& exp
       columns.load(tensors, expressions, at.b, at.h, at.row, column);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
+        if (!P::has(column + j)) continue;
         sums[chunk][j] +=
             columns.terms(expressions, at.b, at.h, at.row, column, j).learned[kTensor];
       }

@@ -21,6 +21,7 @@ struct ForwardDefaults {
   static constexpr bool kGatherKeys = false, kGatherValues = false;
   static constexpr int kTaken = 0;
   static constexpr long long kKeyPageStride = 0, kKeyHeadStride = 0, kKeyRowStride = 0;
+  static constexpr long long kQueryColumnStride = 1, kKeyColumnStride = 1, kValueColumnStride = 1;
   static constexpr long long kValuePageStride = 0, kValueHeadStride = 0, kValueRowStride = 0;
   // The same of queries, and of how many 16 columns they stay in registers (mma_forward.cuh).
   static constexpr long long kQueryBatchStride = 0, kQueryHeadStride = 0, kQueryRowStride = 0;
@@ -37,6 +38,13 @@ struct ForwardDefaults {
   // hold as many blocks each before (forward_widening.cuh).
   static constexpr bool kWidens = false;
   static constexpr int kWideners = 0;
+  // Whether q, k and v have 8 bits, of this type, which threads that copy widen (mma_rows.cuh).
+  static constexpr bool kNarrow = false;
+  using Narrow = void;
+  // Whether k and v alone do so, of the types Keys and Values.
+  static constexpr bool kNarrowKeys = false;
+  using Keys = void;
+  using Values = void;
   // Whether products take other floats than queries have (forward_converted_queries.cuh).
   static constexpr bool kConvertsQueries = false;
   // Whether tiles have 8 rows at most, the first ones of the first warp.

@@ -11,9 +11,9 @@ struct ForwardScores : Base {
   using C = typename Base::C;
   using E = typename Base::E;
   using Base::Base;
-  using Base::expressions, Base::tile_words, Base::s, Base::scale, Base::kOf8Bits, Base::kScores,
-      Base::rows_of, Base::column, Base::held_column, Base::columns_to, Base::begin_table,
-      Base::read_table, Base::end_table;
+  using Base::expressions, Base::tile_words, Base::s, Base::scale, Base::kScalesProducts,
+      Base::kScores, Base::rows_of, Base::column, Base::held_column, Base::columns_to,
+      Base::begin_table, Base::read_table, Base::end_table;
 
   // `shift`: what is to be added to all scores of a row, besides.
   __device__ __forceinline__ void modify(float (&shift)[2]) {
@@ -32,7 +32,7 @@ struct ForwardScores : Base {
         const int i = 8 * part + j, r = i / 2 & 1, offset = columns_to(i);
         const float entry = entries[j];
         s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
-                                 lines[r], entry, kOf8Bits ? s[i] * scale : s[i]);
+                                 lines[r], entry, kScalesProducts ? s[i] * scale : s[i]);
       }
     }
     end_table();

@@ -72,8 +72,8 @@ struct Stages {
       C::kQueries + C::kStages + kValueStages + C::kTables + kHanded;  // of pairs of barriers
   // Whether values past the length of a batch are cleared. Copies by rows leave them out, and so do
   // maps of sequences; transposed_values.cuh stores zeros.
-  static constexpr bool kHasTails =
-      (C::kLengths || C::kPadded || C::kValuePage > 0) && !C::kThdV && !kOf8Bits && !C::kWidens;
+  static constexpr bool kHasTails = (C::kLengths || C::kPadded || C::kValuePage > 0) && !C::kThdV &&
+                                    !kOf8Bits && !C::kWidens && !C::kNarrow && !C::kNarrowKeys;
   static constexpr bool kClears = kHasTails && !C::kGatherValues && !C::kPatches;
   using ValueTails = Tails<kHasTails ? C::kStages : 0>;
   static constexpr int kTails = kBarriers + 16 * kCount;

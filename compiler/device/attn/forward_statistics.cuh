@@ -77,6 +77,8 @@ struct ForwardStatistics : Base {
     if constexpr (kOf8Bits) {
       return factor * power_of_two(Range::lowered_by(tensors)) * *tensors.descale_s *
              *tensors.descale_v;
+    } else if constexpr (C::kNarrow) {  // weights have 16 bits, and are not scaled
+      return factor * E::kKeptScale * (*tensors.scale_s * *tensors.descale_s) * *tensors.descale_v;
     } else {
       return factor * (E::kKeptScale * Range::kLowered);
     }

@@ -52,7 +52,7 @@ struct StoredColumns : Base {
     return scaled(o[4 * group + 2 * r], o[4 * group + 2 * r + 1], factor, exists, most);
   }
 
-  // 8 columns of a row, from column `first` on.
+  // 8 columns of a row, from column `first` on, or those that there are.
   template <int kCount>
   __device__ __forceinline__ void store_columns(OutputBits* row, int first,
                                                 const unsigned (&words)[kCount]) {
@@ -66,6 +66,7 @@ struct StoredColumns : Base {
       constexpr int kOfWord = 8 / kCount, kBits = 32 / kOfWord;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
+        if (C::kStored % 8 != 0 && first + i >= C::kStored) continue;
         to[i * C::kOutputColumn] = (OutputBits)(words[i / kOfWord] >> i % kOfWord * kBits);
       }
     }

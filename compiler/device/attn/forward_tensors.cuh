@@ -41,7 +41,8 @@ struct ForwardTensors {
   // and queries always are.
   const unsigned short *query_rows = nullptr, *key_rows = nullptr, *value_rows = nullptr;
   const unsigned short* table_rows = nullptr;  // kWalks
-  // The same of 8 bits (kWidens).
+  // The same of 8 bits (kWidens, kNarrow).
+  const unsigned char* query_bytes = nullptr;
   const unsigned char *key_bytes = nullptr, *value_bytes = nullptr;
   const float *key_scales = nullptr, *value_scales = nullptr;  // kTokenScales
   // Scales of 8-bit floats. scale_o may be null, and so may amax_s and amax_o, which are 0 before.

@@ -38,6 +38,8 @@ struct ForwardThread {
   // are few enough that both fit.
   static constexpr bool kPacksEarly = E::kRandom || kOf8Bits;
   static constexpr float kWeightScale = 32768;  // of kSigmoid
+  // Whether modified scores are those of scaled products: q and k have 8 bits.
+  static constexpr bool kScalesProducts = (kOf8Bits || C::kNarrow) && E::kScore;
 
   const Stages<C> stages;
   const ForwardTensors& tensors;
@@ -83,7 +85,7 @@ struct ForwardThread {
   };
 
   static __device__ __forceinline__ float scale_of(const E& expressions) {
-    if constexpr (kOf8Bits && E::kScore) return expressions.scale();
+    if constexpr (kScalesProducts) return expressions.scale();
     return 1;
   }
 

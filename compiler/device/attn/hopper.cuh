@@ -5,6 +5,7 @@
 // "wgmma.mma_async" and "Shared Memory Matrix Layout".
 #pragma once
 
+#include "attn/narrow_floats.cuh"
 #include "attn/values.cuh"
 
 namespace kernels {
@@ -346,20 +347,32 @@ ATTN_INLINE unsigned pair(F16, float low, float high) {
 // The larger magnitudes of two pairs; their signs say nothing.
 ATTN_INLINE unsigned larger_magnitudes(BF16, unsigned x, unsigned y) {
   unsigned larger;
+#if __CUDA_ARCH__ < 860
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(x & 0x7fff7fffu), "r"(y & 0x7fff7fffu));
+#else
   asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(x), "r"(y));
+#endif
   return larger;
 }
 
 // A pair of 8-bit floats, in the lower half. They saturate; NaN stays NaN.
 ATTN_INLINE unsigned pair(E4M3, float low, float high) {
+#if __CUDA_ARCH__ < 890
+  return narrowed(E4M3{}, low) | narrowed(E4M3{}, high) << 8;
+#else
   unsigned short bits;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
   return bits;
+#endif
 }
 ATTN_INLINE unsigned pair(E5M2, float low, float high) {
+#if __CUDA_ARCH__ < 890
+  return narrowed(E5M2{}, low) | narrowed(E5M2{}, high) << 8;
+#else
   unsigned short bits;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
   return bits;
+#endif
 }
 
 }  // namespace kernels

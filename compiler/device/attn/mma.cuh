@@ -14,6 +14,18 @@ namespace kernels {
 
 // Ends a group of copies (copy_vector) of this thread.
 ATTN_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Copies kBytes, 4 to 16, of which memory has `bytes`; the others become 0.
+template <int kBytes>
+ATTN_INLINE void copy_piece(unsigned to, const void* from, int bytes) {
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes),
+                 "n"(kBytes)
+                 : "memory");
+  }
+}
 // Waits until at most `kLeft` of its groups are on their way.
 template <int kLeft>
 ATTN_INLINE void wait_for_copies() {

@@ -82,6 +82,7 @@ struct GradientsOfWarp : LayersOfKeys<C, E>::Stored {
       for (bool first = true; left > 0; --left, first = false) step(left, first);
       finish_item();
     }
+    if constexpr (C::kNarrow) this->store_largest_slope();
   }
 
  private:

@@ -1,4 +1,4 @@
-// Copies of the backward by all threads of a block (cp.async): keys and values of its item, rows of
+// Copies of the backward by all threads of a block: keys and values of its item, rows of
 // q and dO as they are needed. Rows that are not there become zeros, also those past the length of
 // a batch. And the thread that finds items and steps.
 #pragma once
@@ -7,6 +7,7 @@
 #include "attn/mma_backward_stages.cuh"
 #include "attn/mma_panels.cuh"
 #include "attn/places.cuh"
+#include "attn/which.cuh"
 
 namespace kernels {
 
@@ -65,13 +66,19 @@ struct RowWalker : StepsOfRows<C, E, L> {
   }
 };
 
-// What threads copy.
+// What threads copy: rows where their tensors have them, or those that were widened (kNarrow).
 template <class C, class E>
 struct CopiesOfBackward {
   using S = BackwardStages<C>;
-  // Columns that products read.
-  static constexpr int kTaken = (C::Queries::kColumns + 15) / 16 * 16;
-  static constexpr int kStored = (C::Outputs::kColumns + 15) / 16 * 16;
+  template <class Own, class Widened>
+  using Either = typename Which<C::kNarrow, Widened, Own>::Type;
+  using Queries = Either<typename C::Queries, typename C::QueryRows>;
+  using Keys = Either<typename C::Keys, typename C::KeyRows>;
+  using Values = Either<typename C::Values, typename C::ValueRows>;
+  using Gradients = Either<typename C::Outputs, typename C::GradientRows>;
+  // Columns that products read: with kNarrow all, since magnitudes of all sums are looked at.
+  static constexpr int kTaken = C::kNarrow ? C::kDepth : (C::Queries::kColumns + 15) / 16 * 16;
+  static constexpr int kStored = C::kNarrow ? C::kWidth : (C::Outputs::kColumns + 15) / 16 * 16;
 
   const S stages;
   const BackwardTensors& tensors;
@@ -86,22 +93,22 @@ struct CopiesOfBackward {
   __device__ __forceinline__ void copy_keys_of(int unit, int first, int stage) const {
     const int b = unit / C::kKeyHeads, head = unit % C::kKeyHeads;
     const int left = min(expressions.used_keys(b), C::kColumns) - first;
-    copy<typename C::Keys, S::kKeys, kTaken, C::kDepthPanel>(
-        stages.keys(stage), tensors.key_rows, tensors.column_starts, b, head, first, left);
-    copy<typename C::Values, S::kKeys, kStored, C::kWidthPanel>(
-        stages.values(stage), tensors.value_rows, tensors.column_starts, b, head, first, left);
+    copy<Keys, S::kKeys, kTaken, C::kDepthPanel>(stages.keys(stage), tensors.key_rows,
+                                                 tensors.column_starts, b, head, first, left);
+    copy<Values, S::kKeys, kStored, C::kWidthPanel>(stages.values(stage), tensors.value_rows,
+                                                    tensors.column_starts, b, head, first, left);
   }
 
   __device__ __forceinline__ void copy_queries(unsigned step) const {
     copy_queries_of(head_of(step), first_of(step), S::stage_of(step));
   }
   __device__ __forceinline__ void copy_queries_of(int head, int first, int stage) const {
-    copy_rows_of<typename C::Queries, kTaken, C::kDepthPanel>(head, first, stages.query(stage),
-                                                              tensors.query_rows);
+    copy_rows_of<Queries, kTaken, C::kDepthPanel>(head, first, stages.query(stage),
+                                                  tensors.query_rows);
   }
   __device__ __forceinline__ void copy_gradients_of(int head, int first, int stage) const {
-    copy_rows_of<typename C::Outputs, kStored, C::kWidthPanel>(head, first, stages.gradient(stage),
-                                                               tensors.gradient_rows);
+    copy_rows_of<Gradients, kStored, C::kWidthPanel>(head, first, stages.gradient(stage),
+                                                     tensors.gradient_rows);
   }
   // Rows of o, which has the places of its gradient.
   __device__ __forceinline__ void copy_outputs_of(int head, int first, int stage) const {
@@ -142,7 +149,9 @@ struct CopiesOfBackward {
   static __device__ __forceinline__ void copy(unsigned to, const unsigned short* tensor,
                                               const int* starts, int b, int head, int first,
                                               int left) {
-    const AdjacentRowsOfBlock<P::kRowStride> rows{tensor + P::place(starts, b, head, first), left};
+    using Format = RowFormat<typename C::Float, typename C::Float, P::kColumn, P::kStrides>;
+    const AdjacentRowsOfBlock<Format, P::kRowStride> rows{tensor + P::place(starts, b, head, first),
+                                                          left};
     copy_rows<S::kThreads, kRows, P::kColumns, kColumns, kPanel>(to, rows);
   }
 };

@@ -1,4 +1,4 @@
-// Copies of the forward by all threads of a block (cp.async): queries of its tile, and blocks of
+// Copies of the forward by all threads of a block: queries of its tile, and blocks of
 // keys and values as they are needed. Rows that are not there become zeros, also values past the
 // length of a batch, so that a product sees none that are NaN.
 #pragma once
@@ -9,29 +9,50 @@
 
 namespace kernels {
 
+// Elements of q, k and v in memory.
+template <class C>
+using StoredFloat = typename Which<C::kNarrow, typename C::Narrow, typename C::Float>::Type;
+template <class C, long long kColumn, long long kStrides>
+using FormatOfQueries = RowFormat<StoredFloat<C>, typename C::Float, kColumn, kStrides>;
+template <class C, class OfCache, long long kColumn, long long kStrides>
+using FormatOf = RowFormat<typename Which<C::kNarrowKeys, OfCache, StoredFloat<C>>::Type,
+                           typename C::Float, kColumn, kStrides>;
+
+// Where rows are in memory.
+template <class Format>
+ATTN_INLINE auto stored_rows(const unsigned short* wide, const unsigned char* narrow) {
+  if constexpr (sizeof(typename Format::Bits) == 1)
+    return reinterpret_cast<const typename Format::Bits*>(narrow);
+  else
+    return wide;
+}
+
 // Rows of a tile of queries.
 template <class C>
 struct RowsOfQueries {
-  const unsigned short* first;  // of the tile
-  int rows;                     // that there are from it on
+  using Format = FormatOfQueries<C, C::kQueryColumnStride,
+                                 C::kQueryBatchStride | C::kQueryHeadStride | C::kQueryRowStride>;
+  const typename Format::Bits* first;  // of the tile
+  int rows;                            // that there are from it on
 
   __device__ bool has(int r) const { return r / C::kPack < rows; }
   // Row r + n.
-  __device__ const unsigned short* row(int r, int n) const {
+  __device__ const typename Format::Bits* row(int r, int n) const {
     return first + (r + n) / C::kPack * C::kQueryRowStride +
            (r + n) % C::kPack * C::kQueryHeadStride;
   }
 };
 
 // Those in pages: `pages` are those of the batch.
-template <int kPage, long long kPageStride, long long kStride>
+template <class Format_, int kPage, long long kPageStride, long long kStride>
 struct PagedRowsOfBlock {
-  const unsigned short* pool;
+  using Format = Format_;
+  const typename Format::Bits* pool;
   const int* pages;
   int at, rows;
 
   __device__ bool has(int row) const { return row < rows; }
-  __device__ const unsigned short* row(int row, int n) const {
+  __device__ const typename Format::Bits* row(int row, int n) const {
     if (!has(row + n)) return pool;  // entries past the length are not read
     const int key = at + row + n;
     return pool + pages[key / kPage] * kPageStride + key % kPage * kStride;
@@ -82,10 +103,11 @@ struct CopiesOfBlock : Base {
 
   __device__ void copy_queries(int stage = 0) const {
     const int first = item.tile.tile * C::kRowsOfTile;
-    const unsigned short* const of_unit =
-        tensors.query_rows + item.unit * C::kPack * C::kQueryHeadStride +
-        (C::kThdQ ? tensors.row_starts[item.b] * C::kQueryRowStride
-                  : item.b * C::kQueryBatchStride);
+    using Format = typename RowsOfQueries<C>::Format;
+    const auto* const of_unit = stored_rows<Format>(tensors.query_rows, tensors.query_bytes) +
+                                item.unit * C::kPack * C::kQueryHeadStride +
+                                (C::kThdQ ? tensors.row_starts[item.b] * C::kQueryRowStride
+                                          : item.b * C::kQueryBatchStride);
     copy_rows<kThreads, S::kTileRows, C::kTaken, C::kDepth, C::kDepthPanel>(
         stages.query(stage), RowsOfQueries<C>{of_unit + first * C::kQueryRowStride,
                                               expressions.queries(item.b) - first});
@@ -97,34 +119,67 @@ struct CopiesOfBlock : Base {
     if (blocks.left == 0) return kEndOfStream;
     at = blocks.key;
     const unsigned word = at | Base::begin_block(blocks);
-    const unsigned short* const of_head = tensors.key_rows + head() * C::kKeyHeadStride;
+    using Format = FormatOf<C, typename C::Keys, C::kKeyColumnStride,
+                            C::kKeyPageStride | C::kKeyHeadStride | C::kKeyRowStride>;
+    const auto* const of_head =
+        stored_rows<Format>(tensors.key_rows, tensors.key_bytes) + head() * C::kKeyHeadStride;
     copy_rows<kThreads, C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>(
-        stages.key(stage), rows_of<C::kKeyPage, C::kKeyPageStride, C::kKeyRowStride, C::kThdK>(
-                               of_head, tensors.key_table + item.b * C::kKeyPages, blocks.keys));
+        stages.key(stage),
+        rows_of<Format, C::kKeyPage, C::kKeyPageStride, C::kKeyRowStride, C::kThdK>(
+            of_head, tensors.key_table + item.b * C::kKeyPages, blocks.keys));
+    if constexpr (C::kTokenScales) copy_scales(stages.scales(stage));
     Base::end_block(blocks);
     return word;
   }
   // The values of the same block.
   __device__ void copy_values(int stage) const {
     if (at < 0) return;
-    const unsigned short* const of_head = tensors.value_rows + head() * C::kValueHeadStride;
+    using Format = FormatOf<C, typename C::Values, C::kValueColumnStride,
+                            C::kValuePageStride | C::kValueHeadStride | C::kValueRowStride>;
+    const auto* const of_head =
+        stored_rows<Format>(tensors.value_rows, tensors.value_bytes) + head() * C::kValueHeadStride;
     copy_rows<kThreads, C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>(
         stages.value(stage),
-        rows_of<C::kValuePage, C::kValuePageStride, C::kValueRowStride, C::kThdV>(
+        rows_of<Format, C::kValuePage, C::kValuePageStride, C::kValueRowStride, C::kThdV>(
             of_head, tensors.value_table + item.b * C::kValuePages, blocks.used));
   }
 
  private:
+  // Copies the scales of the keys of a block, then those of its values.
+  __device__ void copy_scales(unsigned to) const {
+    static_assert(!C::kTokenScales || kThreads >= C::kKeys, "a thread has a key");
+    if (threadIdx.x >= C::kKeys) return;
+    const int row = at + (int)threadIdx.x;
+    copy_scale<C::kKeyPage, C::kKeyScalePage, C::kKeyScaleRow, C::kThdK>(
+        to, tensors.key_scales + head() * C::kKeyScaleHead,
+        tensors.key_table + item.b * C::kKeyPages, row, row < blocks.keys);
+    copy_scale<C::kValuePage, C::kValueScalePage, C::kValueScaleRow, C::kThdV>(
+        to + 4 * C::kKeys, tensors.value_scales + head() * C::kValueScaleHead,
+        tensors.value_table + item.b * C::kValuePages, row, row < blocks.used);
+  }
+  // That of a row, or 0 if there is none.
+  template <int kPage, long long kPageStride, long long kStride, bool kPacked>
+  __device__ void copy_scale(unsigned to, const float* of_head, const int* pages, int row,
+                             bool has) const {
+    const float* from = of_head;
+    if constexpr (kPage > 0) {
+      if (has) from += pages[row / kPage] * kPageStride + row % kPage * kStride;
+    } else {
+      from += (kPacked ? tensors.column_starts[item.b] * kStride : item.b * kPageStride) +
+              row * kStride;
+    }
+    copy_piece<4>(to + 4 * threadIdx.x, from, has ? 4 : 0);
+  }
   // Rows of the block, of a batch with so many of them; kPageStride is that of batches, where there
   // are no pages.
-  template <int kPage, long long kPageStride, long long kStride, bool kPacked>
-  __device__ auto rows_of(const unsigned short* of_head, const int* pages, int end) const {
+  template <class Format, int kPage, long long kPageStride, long long kStride, bool kPacked>
+  __device__ auto rows_of(const typename Format::Bits* of_head, const int* pages, int end) const {
     if constexpr (kPage > 0) {
-      return PagedRowsOfBlock<kPage, kPageStride, kStride>{of_head, pages, at, end - at};
+      return PagedRowsOfBlock<Format, kPage, kPageStride, kStride>{of_head, pages, at, end - at};
     } else {
-      const unsigned short* const of_batch =
+      const auto* const of_batch =
           of_head + (kPacked ? tensors.column_starts[item.b] * kStride : item.b * kPageStride);
-      return AdjacentRowsOfBlock<kStride>{of_batch + at * kStride, end - at};
+      return AdjacentRowsOfBlock<Format, kStride>{of_batch + at * kStride, end - at};
     }
   }
   __device__ int head() const { return item.unit * C::kPack / C::kHeadsOfKey; }

@@ -23,6 +23,7 @@
 #include "attn/forward_columns.cuh"
 #include "attn/forward_defaults.cuh"
 #include "attn/forward_layers.cuh"
+#include "attn/forward_token_scales.cuh"
 #include "attn/forward_values.cuh"
 #include "attn/mma_copies.cuh"
 #include "attn/mma_products.cuh"
@@ -48,9 +49,14 @@ struct StripOfRows : LayersOfStrip<C, E>::Tiles {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
   }
-  __device__ __forceinline__ void weigh() {
+  // `stage`: of the keys, where their scales are (kTokenScales).
+  __device__ __forceinline__ void weigh(int stage = 0) {
     float factor[2] = {1, 1};
+    const unsigned scales = this->stages.scales(stage);
+    if constexpr (C::kTokenScales) scale_columns(this->s, scales, this->first_column);
     const bool moved = this->weigh_scores(factor);
+    if constexpr (C::kTokenScales)
+      scale_columns(this->s, scales + 4 * C::kKeys, this->first_column);
     this->rescale(moved, factor);
     this->pack(p);
     if constexpr (E::kRandom) this->drop_at_random(p);
@@ -116,7 +122,7 @@ struct ThreadOfWarp {
       copies.copy_values(empty);
       commit_copies();
       products.multiply_keys(rows, stage);
-      rows.each([](Strip& strip) { strip.weigh(); });
+      rows.each([stage](Strip& strip) { strip.weigh(stage); });
       products.weigh_values(rows, stage);
       stage = stage == kStages - 1 ? 0 : stage + 1;
     }

@@ -2,13 +2,13 @@
 // copies by all threads of a block (cp.async), and where the lanes of a warp read them (mma.cuh).
 #pragma once
 
-#include "attn/mma.cuh"
+#include "attn/mma_rows.cuh"
 
 namespace kernels {
 
 // Copies a matrix of kRows rows to swizzled panels of kPanel columns: kStored of each row, zeros up
-// to kNeeded. 8 threads copy 128 bytes of a row. `rows` says where a row is in memory, which is
-// read only if rows.has(row).
+// to kNeeded. 8 threads copy 64 columns of a row. `rows` says where a row is in memory, which is
+// read only if rows.has(row), and its Format how.
 template <int kThreads, int kRows, int kStored, int kNeeded, int kPanel, class Rows>
 ATTN_INLINE void copy_rows(unsigned to, const Rows& rows) {
   constexpr int kVectors = kPanel / 8, kAtOnce = kThreads / 8;
@@ -16,29 +16,22 @@ ATTN_INLINE void copy_rows(unsigned to, const Rows& rows) {
   const int vector = threadIdx.x % 8, first = threadIdx.x / 8;
   const unsigned place = to + first * (2 * kPanel) + vector / kVectors * (kRows * 2 * kPanel) +
                          (vector ^ first / (64 / kPanel)) % kVectors * 16;
-#pragma unroll
-  for (int n = 0; n < kRows; n += kAtOnce) {
-    if (kRows % kAtOnce != 0 && first + n >= kRows) break;
-    const bool has_row = rows.has(first + n);
-    const unsigned short* const from = rows.row(first, n) + vector * 8;
-#pragma unroll
-    for (int of_row = 0; of_row < kNeeded; of_row += 64) {
-      const int column = of_row + vector * 8;
-      if (column < kNeeded)
-        copy_vector(place + n * (2 * kPanel) + of_row * (kRows * 2), from + of_row,
-                    has_row && column < kStored);
-    }
-  }
+  using Format = typename Rows::Format;
+  if constexpr (Format::kCopied)
+    copy_rows_of_thread<kAtOnce, kRows, kStored, kNeeded, kPanel>(place, vector, first, rows);
+  else
+    load_rows<kAtOnce, kRows, kStored, kNeeded, kPanel>(place, vector, first, rows);
 }
 
 // Adjacent rows of a block of keys or values.
-template <long long kStride>
+template <class Format_, long long kStride>
 struct AdjacentRowsOfBlock {
-  const unsigned short* first;
+  using Format = Format_;
+  const typename Format::Bits* first;
   int rows;  // that there are from it on
 
   __device__ bool has(int row) const { return row < rows; }
-  __device__ const unsigned short* row(int row, int n) const {
+  __device__ const typename Format::Bits* row(int row, int n) const {
     return first + row * kStride + n * kStride;
   }
 };

@@ -25,7 +25,7 @@ struct PaddedRows {
     if (b >= kBatches || row >= lengths(b)) return;
     uint2 bytes = make_uint2(0, 0);
     if (column < From::kColumns)
-      bytes = From::load(from + From::place(starts, b, h, row) + column * From::kColumn);
+      bytes = From::load(from + From::place(starts, b, h, row) + column * From::kColumn, column);
     *reinterpret_cast<uint2*>(to + To::place(starts, b, h, row) + column) = bytes;
   }
 };

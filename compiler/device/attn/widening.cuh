@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/hopper.cuh"
+#include "attn/narrow_floats.cuh"
 
 namespace kernels {
 
@@ -10,11 +11,17 @@ constexpr int kWideningThreads = 128;  // a warp group
 // Four elements of a word, in their order, as two pairs. NaN stays NaN, infinity stays infinity.
 
 ATTN_INLINE uint2 halves_of(E4M3, unsigned four) {
+#if __CUDA_ARCH__ < 890
+  uint2 halves = make_uint2(halves_of_256th(four), halves_of_256th(four >> 16));  // times 256
+  asm("mul.f16x2 %0, %0, %1;" : "+r"(halves.x) : "r"(0x5c005c00u));
+  asm("mul.f16x2 %0, %0, %1;" : "+r"(halves.y) : "r"(0x5c005c00u));
+#else
   uint2 halves;
   asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.rn.f16x2.e4m3x2 %0, low;\n"
       "cvt.rn.f16x2.e4m3x2 %1, high;\n}"
       : "=r"(halves.x), "=r"(halves.y)
       : "r"(four));
+#endif
   return halves;
 }
 ATTN_INLINE uint2 halves_of(E5M2, unsigned four) {  // their upper bytes

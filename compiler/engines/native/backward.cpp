@@ -12,6 +12,7 @@
 #include "compiler/engines/native/checks.h"
 #include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/native/row_tiles.h"
+#include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/strength_reduction.h"
 #include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/checks.h"
@@ -306,7 +307,7 @@ Status check_learned(const ir::Attention& attention) {
 
 }  // namespace
 
-Status check_backward(const ir::Attention& attention) {
+Status check_backward(const ir::Attention& attention, bool of_warps) {
   ATTN_RETURN_IF_ERROR(check_attention(attention));
   ATTN_RETURN_IF_ERROR(check_gradients(attention));
   ATTN_RETURN_IF_ERROR(check_clauses(attention));
@@ -319,16 +320,10 @@ Status check_backward(const ir::Attention& attention) {
 
   ATTN_RETURN_IF_ERROR(check_learned(attention));
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
-    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns, "backward"));
+    ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, kMostColumns, "backward"));
   }
-
-  if (attention.quantize) return check_narrow_backward(attention);
-  const ir::Attention of_rows = without_pages(attention);
-  for (const char* name : {"q", "k", "v", "do"}) {
-    ATTN_RETURN_IF_ERROR(check_layout(of_rows, name));
-  }
-
-  return {};
+  if (attention.quantize) ATTN_RETURN_IF_ERROR(check_narrow_backward(attention));
+  return of_warps ? Status() : check_rows_of_groups(attention, true);
 }
 
 namespace {

@@ -21,8 +21,8 @@
 
 namespace attn::engines::native {
 
-// Errors: unsupported, for what the kernels do not compute yet.
-Status check_backward(const ir::Attention& attention);
+// Errors: unsupported, for what the kernels, of warps or of warp groups, do not compute yet.
+Status check_backward(const ir::Attention& attention, bool of_warps);
 
 // A kernel step. `refused`: how many of the best tiles not to take. The attention must have passed
 // check_native. Errors: unsupported for lists that are too long, and when no tile is left.

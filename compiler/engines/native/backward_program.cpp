@@ -339,7 +339,7 @@ class BackwardProgram : private BackwardLaunches {
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : BackwardKernel::kCopied) {
       if (kernel_.tile.of_warps)
-        arguments.emplace_back(Tensor{name});
+        arguments.emplace_back(kernel_.rows ? wide_rows(kernel_.attention, name) : Tensor{name});
       else
         arguments.emplace_back(kernel_.map_of(name));
     }

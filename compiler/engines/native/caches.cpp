@@ -5,7 +5,6 @@
 #include <map>
 #include <vector>
 
-#include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/tiles.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -79,13 +78,7 @@ bool converts_queries(const ir::Attention& attention) {
 
 }  // namespace
 
-Status check_cache(const ir::Attention& attention, const target::Context& context) {
-  if (skeleton_of(context) != Skeleton::warp_groups) {
-    return unsupported(attention.cache->pos,
-                       "attnc's kernels widen keys and values of 8 bits on compute capability 9.0 "
-                       "alone",
-                       "`dtype bf16;` without `quantize` is served");
-  }
+Status check_cache(const ir::Attention& attention, bool of_warps) {
   if (attention.wants_o_inner) {
     return unsupported(attention.epilogue_pos,
                        "attnc's kernels apply the scale of values where the epilogue does, so "
@@ -98,6 +91,7 @@ Status check_cache(const ir::Attention& attention, const target::Context& contex
                        "are 0 in f16",
                        "use `dtype bf16`, or `quantize kv(head);`");
   }
+  if (of_warps) return {};
   for (const char* name : {"k", "v"}) {
     if (!ir::has_token_scales(attention) || !layout_of(attention, name).bound_strides) continue;
     return unsupported(attention.cache->pos,
@@ -106,16 +100,20 @@ Status check_cache(const ir::Attention& attention, const target::Context& contex
                                    name),
                        "leave out `strides = bound`, or use `quantize kv(head);`");
   }
+  return check_rows_of_cache(attention);
+}
+
+Status check_rows_of_cache(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_rows(attention, "k", Dim::Dqk));
   return check_rows(attention, "v", Dim::Dv);
 }
 
-ir::Attention with_scales_in_expressions(ir::Attention attention) {
+ir::Attention with_scales_in_expressions(ir::Attention attention, bool of_warps) {
   if (!attention.cache || ir::has_token_scales(attention)) return attention;
   ir::Dag& dag = attention.dag;
   const ir::SourcePos pos = attention.cache->pos;
   const ExprId of_keys = scale_of_head(ir::kKeyScale, attention);
-  if (converts_queries(attention)) {
+  if (converts_queries(attention) && !of_warps) {
     attention.cache->factor_of_queries = of_keys;
   } else {
     const ExprId score = dag.add(Op::mul_, {dag.leaf(Op::score_, pos), of_keys}, pos);
@@ -131,7 +129,7 @@ ir::Attention with_scales_in_expressions(ir::Attention attention) {
 }
 
 DType product_type(const ir::Attention& attention) {
-  return converts_queries(attention) ? DType::f16 : attention.dtype;
+  return attention.cache && attention.cache->factor_of_queries ? DType::f16 : attention.dtype;
 }
 
 }  // namespace attn::engines::native

@@ -23,6 +23,12 @@ constexpr std::int64_t kDepthMultiple = 8;  // that a head dimension is a multip
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
 
+// D, where both head dimensions are one.
+std::string name_of_depth(const ir::Attention& attention, Dim dim) {
+  const bool is_one = attention.dims[Dim::Dqk] == attention.dims[Dim::Dv];
+  return is_one ? "D" : std::string(to_string(dim));
+}
+
 }  // namespace
 
 Status check_layout(const ir::Attention& attention, const std::string& name) {
@@ -46,16 +52,19 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
       "the tensor memory accelerator needs both");
 }
 
+Status check_most_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most,
+                        std::string_view direction) {
+  const std::int64_t depth = attention.dims[dim];
+  if (depth <= most) return {};
+  return unsupported(attention.pos,
+                     fmt::format("attnc's own engine has no {} above {} {} (this is {})", direction,
+                                 name_of_depth(attention, dim), most, depth));
+}
+
 Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most,
                    std::string_view direction) {
+  ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, most, direction));
   const std::int64_t depth = attention.dims[dim];
-  const bool is_one = attention.dims[Dim::Dqk] == attention.dims[Dim::Dv];
-  const std::string name = is_one ? "D" : std::string(to_string(dim));
-  if (depth > most) {
-    return unsupported(attention.pos,
-                       fmt::format("attnc's own engine has no {} above {} {} (this is {})",
-                                   direction, name, most, depth));
-  }
   if (depth % kDepthMultiple == 0) return {};
   const std::int64_t below = depth / kDepthMultiple * kDepthMultiple,
                      above = below + kDepthMultiple;
@@ -64,7 +73,7 @@ Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t mos
                                            : "{0} and {1} work";
   return unsupported(attention.pos,
                      fmt::format("attnc's own engine takes {} in multiples of {} (this is {})",
-                                 name, kDepthMultiple, depth),
+                                 name_of_depth(attention, dim), kDepthMultiple, depth),
                      fmt::format(fmt::runtime(works), below, above));
 }
 

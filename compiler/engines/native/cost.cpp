@@ -233,7 +233,8 @@ Computing computing(Subject& subject, const NativeWork& work, double share) {
   const double products = context.backward() ? figures.native_backward
                           : in_pages         ? figures.native_in_pages
                                              : 1;
-  const bool in_8_bits = attention.quantize && !context.backward();  // which widens rows
+  // Backwards and kernels of warps widen rows.
+  const bool in_8_bits = attention.quantize && !context.backward() && !work.of_warps;
   const double on_h200 = of_score(work.width, in_8_bits, figures) * few / work.rate * products;
   all.products = scores * (work.of_warps ? score_of_warps(on_h200 / target::Gpu().share_of_warps,
                                                           work.width, context.backward(), gpu)

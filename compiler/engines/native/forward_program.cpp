@@ -64,7 +64,10 @@ class ForwardProgram {
                 step);
     }
     // The last one before, which the forward waits for.
-    if (attention_.quantize) add_transposed_values(attention_, inputs(), program, step);
+    if (is_copied_before(attention_, kernel_.tile))
+      add_transposed_values(attention_, inputs(), program, step);
+    else if (attention_.quantize)
+      add_zeroed_magnitudes(attention_, step);
     step.facts->launch = static_cast<std::int64_t>(step.launches.size());
     step.launches.push_back(forward());
     if (kernel_.chosen) rename_tensors(*kernel_.chosen, step);

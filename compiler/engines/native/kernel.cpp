@@ -31,13 +31,13 @@ using ir::Dim;
 // faster.
 constexpr std::int64_t kPromotionOfOneTile = 128;
 
-bool in_bound_pages(const ir::Attention& attention, const std::string& name) {
-  return read_page_of(attention, name) > 0 && layout_of(attention, name).bound_strides;
+bool in_bound_pages(const ir::Attention& attention, const Tile& tile, const std::string& name) {
+  return read_page_of(attention, tile, name) > 0 && layout_of(attention, name).bound_strides;
 }
 
 // Whether rows are read by strides that are known at run time alone.
 bool has_bound_rows(const ir::Attention& attention, const Tile& tile, const std::string& name) {
-  return in_bound_pages(attention, name) ||
+  return in_bound_pages(attention, tile, name) ||
          (tile.wideners > 0 && layout_of(attention, name).bound_strides);
 }
 
@@ -53,10 +53,12 @@ class ConstantsText {
     std::string text = fmt::format(
         "struct Constants : kernels::ForwardDefaults {{\n  using Float = {};\n  using Output = "
         "{};\n",
-        codegen::float_class(product_type(attention_)),
+        codegen::float_class(widens() ? DType::f16 : product_type(attention_)),
         codegen::float_class(attention_.dtype_of("o")));
     if (kernel_.tile.tables > 0 && kernel_.tile.table_element == 2)
       text += fmt::format("  using Entry = {};\n", codegen::float_class(entry_type()));
+    if (widens())
+      text += fmt::format("  using Narrow = {};\n", codegen::float_class(attention_.dtype));
     if (attention_.cache) {
       text += fmt::format("  using Queries = {};\n  using Keys = {};\n  using Values = {};\n",
                           codegen::float_class(attention_.dtype),
@@ -127,7 +129,7 @@ class ConstantsText {
   }
 
   Constants page_constants() const {
-    const std::int64_t k = read_page_of(attention_, "k"), v = read_page_of(attention_, "v");
+    const std::int64_t k = read_page_of("k"), v = read_page_of("v");
     const auto pages = [&](const char* name, std::int64_t page) {
       return page == 0 ? 0 : page_table_dims(attention_, name)[2];
     };
@@ -197,6 +199,8 @@ class ConstantsText {
             {"kOneTurn", kernel_.one_turn},
             {"kPatches", kernel_.tile.patch.has_value()},
             {"kWidens", kernel_.tile.wideners > 0},
+            {"kNarrow", widens()},
+            {"kNarrowKeys", attention_.cache && kernel_.tile.of_warps},
             {"kConvertsQueries", attention_.cache && attention_.cache->factor_of_queries},
             {"kEightRows", has_eight_rows()},
             {"kTokenScales", kernel_.tile.token_scales},
@@ -205,8 +209,8 @@ class ConstantsText {
             {"kScheduled", kernel_.is_scheduled()},
             {"kPrefix", kernel_.shares_keys()},
             {"kLastTilesFirst", kernel_.band && kernel_.band->end_varies},
-            {"kLazy",
-             !attention_.wants_max_or_sum() && !(attention_.wants_amax_s && kernel_.has_parts())},
+            {"kLazy", !attention_.wants_max_or_sum() &&
+                          !(attention_.wants_amax_s && (kernel_.has_parts() || widens()))},
             {"kAmaxOfWeights", attention_.wants_amax_s},
             {"kAmaxOfOutputs", attention_.wants_amax_o},
             {"kLengths", attention_.lengths_kv},
@@ -214,7 +218,7 @@ class ConstantsText {
             {"kOverlaps", kernel_.overlaps(attention_)},
             {"kThdQ", is_thd("q")},
             {"kThdK", is_thd("k")},
-            {"kThdV", is_thd("v") && !attention_.quantize},
+            {"kThdV", is_thd("v") && !is_transposed()},
             {"kThdO", is_thd("o")},
             {"kGroupedKeys", reads_groups(attention_, kernel_, "k")},
             {"kValuesOfKeys", shares_copy()},
@@ -248,6 +252,7 @@ class ConstantsText {
     if (kernel_.tile.of_warps) {
       const auto [batch, head, row, column] = stored_strides(attention_, "q");
       all = {{"kQueryBatchStride", batch}, {"kQueryHeadStride", head}, {"kQueryRowStride", row}};
+      add_columns(all);
     }
     if (const auto keys = strides_of("k")) {
       all.emplace_back("kKeyPageStride", keys->page);
@@ -269,6 +274,15 @@ class ConstantsText {
       all.emplace_back("kValueRowStride", values->row);
     }
     return all;
+  }
+  // Strides of columns that are not adjacent.
+  void add_columns(Constants& all) const {
+    for (const auto& [name, constant] : {std::pair("q", "kQueryColumnStride"),
+                                         {"k", "kKeyColumnStride"},
+                                         {"v", "kValueColumnStride"}}) {
+      const std::int64_t column = stored_strides(attention_, name)[3];
+      if (column != 1) all.emplace_back(constant, column);
+    }
   }
   std::optional<PoolStrides> strides_of(const char* name) const {
     if (kernel_.tile.of_warps) {
@@ -295,7 +309,13 @@ class ConstantsText {
     return layout_of(attention_, name).kind == ir::LayoutKind::thd;
   }
 
-  bool gathers(const char* name) const { return kernel_.gathers(read_page_of(attention_, name)); }
+  std::int64_t read_page_of(const char* name) const {
+    return native::read_page_of(attention_, kernel_.tile, name);
+  }
+  bool gathers(const char* name) const { return kernel_.gathers(read_page_of(name)); }
+  // Whether rows of 8 bits are widened by threads that copy, or a kernel before copies some.
+  bool widens() const { return attention_.quantize && kernel_.tile.of_warps; }
+  bool is_transposed() const { return is_copied_before(attention_, kernel_.tile); }
   // Whether one copy of a block brings keys and values.
   bool shares_copy() const { return kernel_.tile.values_of_keys; }
   // Whether some are copied row by row.
@@ -319,8 +339,8 @@ class Source : private ConstantsText {
                                                        : "forward.cuh");
     if (kernel_.makes_lists) text += codegen::include_text("key_lists.cuh");
     if (kernel_.is_scheduled()) text += codegen::include_text("schedule_maker.cuh");
-    if (attention_.quantize) text += codegen::include_text("transposed_values.cuh");
-    if (is_padded(attention_, "q") || is_padded(attention_, "k"))
+    if (is_transposed()) text += codegen::include_text("transposed_values.cuh");
+    if (is_transposed() && (is_padded(attention_, "q") || is_padded(attention_, "k")))
       text += codegen::include_text("padded_rows.cuh");
     if (!kernel_.band)
       text += kernel_.makes_lists ? lists_in_memory_text() : lists_text(kernel_.blocks);
@@ -329,7 +349,8 @@ class Source : private ConstantsText {
     if (kernel_.makes_lists) text += lister_text();
     if (kernel_.is_scheduled())
       text += schedule_kernel_text(inputs(), expressions(), kernel_.shares_keys());
-    if (attention_.quantize) text += transposed_values_text(attention_, inputs(), expressions());
+    if (is_transposed()) text += transposed_values_text(attention_, inputs(), expressions());
+    if (widens()) text += zeroed_magnitudes_text(attention_);
     return text + forward_text();
   }
 
@@ -360,13 +381,13 @@ class Source : private ConstantsText {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
       set(name, fmt::format("&{}", name));
     };
-    for (const auto& [name, rows, bytes] : {std::tuple("q", "query_rows", ""),
+    for (const auto& [name, rows, bytes] : {std::tuple("q", "query_rows", "query_bytes"),
                                             {"k", "key_rows", "key_bytes"},
                                             {"v", "value_rows", "value_bytes"}}) {
       if (shares_copy() && name == std::string_view("v")) continue;
       if (!reads_rows(kernel_, attention_, name))
         add_map(name);
-      else if (attention_.dtype_of(name) != attention_.dtype)
+      else if (size_of(attention_.dtype_of(name)) == 1)
         add(bytes, "const unsigned char*", name);
       else
         add(rows, "const unsigned short*", name);
@@ -391,8 +412,7 @@ class Source : private ConstantsText {
     }
     for (const auto& [name, field] : {std::pair("k", "key_table"), {"v", "value_table"}}) {
       const bool has_table = !kernel_.chosen || !kernel_.chosen->table.empty();
-      if (has_table && read_page_of(attention_, name) > 0)
-        set(field, page_table_name(attention_, name));
+      if (has_table && read_page_of(name) > 0) set(field, page_table_name(attention_, name));
     }
     if (kernel_.chosen) {
       set("chosen", "t_" + kernel_.chosen->keys);
@@ -456,20 +476,22 @@ std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
   return layout.kind == ir::LayoutKind::paged ? layout.page : 0;
 }
 
-std::int64_t read_page_of(const ir::Attention& attention, const std::string& name) {
-  const bool copied = attention.quantize && (name == "v" || is_padded(attention, name));
+std::int64_t read_page_of(const ir::Attention& attention, const Tile& tile,
+                          const std::string& name) {
+  const bool copied =
+      is_copied_before(attention, tile) && (name == "v" || is_padded(attention, name));
   return copied ? 0 : page_of(attention, name);
 }
 
 bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const std::string& name) {
-  const std::int64_t page = read_page_of(attention, name);
+  const std::int64_t page = read_page_of(attention, kernel.tile, name);
   return page > 0 && !kernel.tile.of_warps && !kernel.gathers(page) &&
          in_groups(attention, name, kernel.tile, kernel.piece(page));
 }
 
 bool reads_rows(const Kernel& kernel, const ir::Attention& attention, const std::string& name) {
   if (name == "q") return kernel.tile.of_warps;
-  return kernel.tile.of_warps || kernel.gathers(read_page_of(attention, name));
+  return kernel.tile.of_warps || kernel.gathers(read_page_of(attention, kernel.tile, name));
 }
 
 bool Kernel::gathers(std::int64_t page) const {
@@ -519,7 +541,7 @@ std::vector<std::string> page_tables(const ir::Attention& attention, const Kerne
   if (kernel.chosen && kernel.chosen->table.empty()) return {};
   std::vector<std::string> tables;
   for (const char* name : {"k", "v"}) {
-    if (read_page_of(attention, name) == 0) continue;
+    if (read_page_of(attention, kernel.tile, name) == 0) continue;
     std::string table = page_table_name(attention, name);
     if (tables.empty() || tables.back() != table) tables.push_back(std::move(table));
   }
@@ -536,7 +558,7 @@ std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Ker
     const bool is_copied = name != std::string_view("v") || !kernel.tile.values_of_keys;
     if (!is_copied || !has_bound_rows(attention, kernel.tile, name)) continue;
     const std::string field = strides;
-    const bool in_pages = in_bound_pages(attention, name);
+    const bool in_pages = in_bound_pages(attention, kernel.tile, name);
     if (in_pages) add(page_table_name(attention, name), 0, field + "table");
     const bool in_steps = reads_groups(attention, kernel, name);
     if (!kernel.gathers(page_of(attention, name)) && !in_steps) continue;
@@ -620,7 +642,7 @@ plan::KernelFacts facts_of(const ir::Attention& attention, const Kernel& kernel)
   const Tile& tile = kernel.tile;
   const Patch patch = tile.patch.value_or(Patch());
   const auto gathers = [&](const char* name) {
-    return kernel.gathers(read_page_of(attention, name));
+    return kernel.gathers(read_page_of(attention, tile, name));
   };
   plan::KernelFacts facts{.tile = kernel.chosen ? 1 : tile.rows_of_head(),
                           .block = tile.keys,

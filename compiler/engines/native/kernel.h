@@ -91,9 +91,10 @@ bool reads_groups(const ir::Attention& attention, const Kernel& kernel, const st
 
 // Rows of a page of "k" or "v"; 0 if it is not paged.
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
-// The same of those that the kernel reads: 8-bit values, and keys that are copied, are in no pages
-// (quantized.h, padded_rows.h).
-std::int64_t read_page_of(const ir::Attention& attention, const std::string& name);
+// The same of those that a kernel with such a tile reads: 8-bit values, and keys that are copied,
+// are in no pages (quantized.h, padded_rows.h).
+std::int64_t read_page_of(const ir::Attention& attention, const Tile& tile,
+                          const std::string& name);
 // The tensors that say where the rows of each batch begin (kRowStarts, kColumnStarts), of those
 // that are packed.
 std::vector<std::string> starts_of_packed(const ir::Attention& attention);

@@ -283,7 +283,7 @@ class Native {
   // Blocks whose time passes between a part and the next one.
   double between() const {
     if (kernel_.tile.warps() > 4) return kBetweenMany;
-    return read_page_of(attention_, "k") > 0 ? kBetweenInPages : kBetweenFew;
+    return read_page_of(attention_, kernel_.tile, "k") > 0 ? kBetweenInPages : kBetweenFew;
   }
   bool has_lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
   target::Deadline* deadline() const { return context_.deadline.get(); }
@@ -384,7 +384,9 @@ class Native {
 
   // Whether keys or values are copied row by row.
   bool gathers() const {
-    return read_page_of(attention_, "k") % kCell != 0 || read_page_of(attention_, "v") % kCell != 0;
+    return std::ranges::any_of(std::to_array({"k", "v"}), [&](const char* name) {
+      return read_page_of(attention_, {}, name) % kCell != 0;
+    });
   }
 
   // The kernel of a tile. Where inputs decide what masks show, it computes the blocks of a band, or
@@ -533,7 +535,7 @@ class Native {
     const bool by_band = kernel_.band && !kernel_.band->in_doubt && reads_more_than_lengths();
     work.at_most = kernel_.makes_lists || by_band;
     if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
-    if (attention_.quantize) work.moved = bytes_of_transposing(attention_);
+    if (is_copied_before(attention_, tile)) work.moved = bytes_of_transposing(attention_);
     return work;
   }
 
@@ -575,7 +577,7 @@ class Native {
     work.copied += rows * of_lines;
     work.read += std::min(rows / sharing, keys * static_cast<double>(dims_[Dim::Hkv])) * of_row;
     for (const char* name : {"k", "v"}) {
-      const std::int64_t page = read_page_of(attention_, name);
+      const std::int64_t page = read_page_of(attention_, tile, name);
       const bool is_copied = !tile.values_of_keys || name != std::string_view("v");
       // Widened rows are copied ahead, wherever they are.
       if (page == 0 || tile.wideners > 0 || !is_copied) continue;
@@ -602,7 +604,8 @@ class Native {
 
 }  // namespace native
 
-Status check_native(const ir::Attention& attention, const target::Context& context) {
+Status check_native(const ir::Attention& attention, const target::Context& of_target) {
+  const target::Context context = native::context_of_kernels(attention, of_target);
   const std::optional<native::Skeleton> skeleton = native::skeleton_of(context);
   if (!skeleton) {
     return unsupported(
@@ -614,14 +617,17 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
     ATTN_RETURN_IF_ERROR(native::check_of_warps(attention, context));
   if (context.backward()) {
     if (attention.cache) ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's backward"));
-    if (!attention.epilogue) return native::check_backward(attention);
+    const bool of_warps = skeleton == native::Skeleton::warps;
+    if (!attention.epilogue) return native::check_backward(attention, of_warps);
     ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
     ATTN_RETURN_IF_ERROR(check_epilogue_gradients(attention));
-    return native::check_backward(ir::without_epilogue(attention));
+    return native::check_backward(ir::without_epilogue(attention), of_warps);
   }
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
   ATTN_RETURN_IF_ERROR(native::check_chosen(attention, skeleton == native::Skeleton::warps));
+  if (skeleton == native::Skeleton::warps)
+    return attention.cache ? native::check_cache(attention, true) : Status();
   using native::kMostDepthOf8Bits;
   const bool wide = !attention.quantize;
   const std::string_view direction = wide ? "forward" : "8-bit forward";
@@ -630,7 +636,7 @@ Status check_native(const ir::Attention& attention, const target::Context& conte
   ATTN_RETURN_IF_ERROR(native::check_depth(
       attention, ir::Dim::Dv, wide ? native::kMostWidth : kMostDepthOf8Bits, direction));
   if (attention.quantize) return native::check_quantized(attention);
-  if (attention.cache) ATTN_RETURN_IF_ERROR(native::check_cache(attention, context));
+  if (attention.cache) ATTN_RETURN_IF_ERROR(native::check_cache(attention, false));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
   }
@@ -661,9 +667,11 @@ struct NativePrograms::Forms {
 
 NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
                                const target::Context& context)
-    : attention_(native::with_scales_in_expressions(std::move(attention))),
+    : attention_(native::with_scales_in_expressions(
+          attention, native::has_kernels_of_warps(native::context_of_kernels(attention, context)))),
       mask_axes_(mask_axes),
-      context_(context) {}
+      context_(native::context_of_kernels(attention_, context)),
+      for_rows_(context_.rewrites.warp_groups != context.rewrites.warp_groups) {}
 
 NativePrograms::~NativePrograms() = default;
 
@@ -708,6 +716,16 @@ Result<NativeProgram> NativePrograms::make_backward(std::size_t refused,
 }
 
 Result<NativeProgram> NativePrograms::make(std::size_t refused, const Prediction& predicted) {
+  Result<NativeProgram> made = make_program(refused, predicted);
+  if (made.ok() && for_rows_) {
+    made->parts.emplace_back(
+        "all, by kernels of warps: the tensor memory accelerator cannot read the rows");
+  }
+  return made;
+}
+
+Result<NativeProgram> NativePrograms::make_program(std::size_t refused,
+                                                   const Prediction& predicted) {
   ATTN_RETURN_IF_ERROR(check_native(attention_, context_));
   if (context_.backward()) return make_backward(refused, predicted);
   if (!forms_) forms_ = std::make_unique<Forms>(attention_, mask_axes_, context_);

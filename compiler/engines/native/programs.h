@@ -99,7 +99,7 @@ struct NativeProgram {
 // thread-safe.
 class NativePrograms {
  public:
-  // `mask_axes`: what the masks depend on. The context must outlive this.
+  // `mask_axes`: what the masks depend on.
   NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
                  const target::Context& context);
   ~NativePrograms();
@@ -114,13 +114,15 @@ class NativePrograms {
 
  private:
   struct Forms;
+  Result<NativeProgram> make_program(std::size_t refused, const Prediction& predicted);
   Result<NativeProgram> make_backward(std::size_t refused, const Prediction& predicted);
   Result<NativeProgram> make_inner_backward(const ir::Attention& attention, std::size_t refused,
                                             const Prediction& predicted);
 
   const ir::Attention attention_;
   const masks::Axes mask_axes_;
-  const target::Context& context_;
+  const target::Context context_;  // of the kernels (context_of_kernels)
+  const bool for_rows_;            // whether it is another one than that of the target
   std::unique_ptr<Forms> forms_;
   std::optional<bool> short_first_{};  // once it was asked
 };

@@ -170,6 +170,23 @@ void add_transposed_values(const ir::Attention& attention,
                            .arguments = std::move(arguments)});
 }
 
+std::string zeroed_magnitudes_text(const ir::Attention& attention) {
+  const std::vector<std::string> names = amax_outputs(attention);
+  if (names.empty()) return "";
+  std::string zeros;
+  for (const std::string& name : names) zeros += fmt::format("  *{} = 0;\n", name);
+  return fmt::format("extern \"C\" __global__ void {}(unsigned* {}) {{\n{}}}\n", kZeroKernel,
+                     fmt::join(names, ", unsigned* "), zeros);
+}
+
+void add_zeroed_magnitudes(const ir::Attention& attention, plan::KernelStep& step) {
+  const std::vector<std::string> names = amax_outputs(attention);
+  if (names.empty()) return;
+  plan::Launch zeroing{.kernel = kZeroKernel, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+  for (const std::string& name : names) zeroing.arguments.emplace_back(plan::TensorOperand{name});
+  step.launches.push_back(std::move(zeroing));
+}
+
 double bytes_of_transposing(const ir::Attention& attention) {
   double elements = 1;
   for (const std::int64_t dim : dims_of_values(attention)) elements *= static_cast<double>(dim);

@@ -5,6 +5,10 @@
 //   native.values   the values, [B, Hkv, Dv, Skv rounded up to 16]
 //
 // It also copies q and k where TMA cannot read them (padded_rows.h).
+//
+// Kernels of warps take none of these copies: threads that copy widen rows to f16, which holds
+// every element exactly, and weights have 16 bits (attn/mma_rows.cuh). There a kernel before zeroes
+// the largest magnitudes, if some are outputs.
 #pragma once
 
 #include <string>
@@ -20,6 +24,11 @@ namespace attn::engines::native {
 // Errors: unsupported, for scales of blocks, and for rows with bound strides that nothing can read.
 Status check_quantized(const ir::Attention& attention);
 
+// Whether a kernel before copies rows of an 8-bit attention for kernels with such a tile.
+inline bool is_copied_before(const ir::Attention& attention, const Tile& tile) {
+  return attention.quantize && !tile.of_warps;
+}
+
 // The map by which the kernel reads the values.
 plan::TensorMapArgument map_of_values(const ir::Attention& attention, const Tile& tile);
 
@@ -33,7 +42,12 @@ void add_transposed_values(const ir::Attention& attention,
                            const std::vector<plan::KernelArgument>& inputs, plan::Program& program,
                            plan::KernelStep& step);
 
-// The bytes that it moves.
+// The kernel of one thread that zeroes the largest magnitudes which are outputs; empty without any.
+// And its launch.
+std::string zeroed_magnitudes_text(const ir::Attention& attention);
+void add_zeroed_magnitudes(const ir::Attention& attention, plan::KernelStep& step);
+
+// The bytes that the kernel of values moves.
 double bytes_of_transposing(const ir::Attention& attention);
 
 }  // namespace attn::engines::native

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "compiler/engines/native/expressions.h"
+#include "compiler/engines/native/narrow_backward.h"
 #include "compiler/engines/native/skeleton.h"
 #include "compiler/engines/native/tiles.h"
 #include "compiler/engines/shared/operands.h"
@@ -169,6 +170,18 @@ RowTile tile_of(const ShortTile& row, const ir::Dims& dims) {
 
 }  // namespace
 
+namespace {
+
+// Takes what copies of rows cost from the rates of tiles of warps.
+void slow_down(const ir::Attention& attention, std::vector<RowTile>& tiles) {
+  const double rate = rate_of_copies(attention.quantize ? with_wide_rows(attention) : attention);
+  for (RowTile& tile : tiles) {
+    if (tile.of_warps) tile.rate *= rate;
+  }
+}
+
+}  // namespace
+
 std::int64_t room_of(const RowTile& tile, const target::Context& context) {
   return room_of(tile.resident, target::limit(target::Capability::shared_bytes_of_block, context));
 }
@@ -190,6 +203,7 @@ std::vector<RowTile> row_tiles(const ir::Attention& attention, const target::Con
   std::erase_if(tiles, [&](const RowTile& tile) {
     return shared_bytes(attention, tile, false, diagonals) > room_of(tile, context);
   });
+  slow_down(attention, tiles);
   return tiles;
 }
 
@@ -205,7 +219,9 @@ std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::C
                                  bool diagonals) {
   const ir::Dims& dims = attention.dims;
   const std::int64_t columns = std::max(dims[Dim::Dqk], dims[Dim::Dv]);
-  if (!context.rewrites.short_forms || !check_of_warps(attention, context).ok()) return {};
+  if (!context.rewrites.short_forms || attention.quantize ||
+      !check_of_warps(attention, context).ok())
+    return {};
   std::vector<RowTile> tiles;
   std::int64_t most = 0, keys = 0;
   for (const ShortTile& row : kShortTiles) {
@@ -216,6 +232,7 @@ std::vector<RowTile> short_tiles(const ir::Attention& attention, const target::C
     most = row.most, keys = row.keys;
     tiles.push_back(tile);
   }
+  slow_down(attention, tiles);
   // Gradients that batches share are summed where a head has one block of rows.
   const bool learns = !gradient::differentiate(attention).tensors.empty();
   const auto rate = [&](const RowTile& tile) {

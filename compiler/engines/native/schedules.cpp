@@ -74,7 +74,7 @@ std::string why_not_shared(const ir::Attention& attention, const Kernel& kernel)
     return layout_of(attention, name).kind == kind;
   };
   const auto gathers = [&](const char* name) {
-    return kernel.gathers(read_page_of(attention, name));
+    return kernel.gathers(read_page_of(attention, kernel.tile, name));
   };
   if (!is("q", ir::LayoutKind::thd) || !is("o", ir::LayoutKind::thd))
     return "rows of q and o are not packed (layout thd)";

@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
+#include "compiler/engines/native/caches.h"
 #include "compiler/engines/native/checks.h"
+#include "compiler/engines/native/chosen_keys.h"
+#include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/checks.h"
 #include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
@@ -39,18 +44,13 @@ bool has_kernels_of_warps(const target::Context& context) {
 
 Status check_of_warps(const ir::Attention& attention, const target::Context& context) {
   const std::string kernels = kernels_text(context);
-  if (attention.quantize) {
-    return unsupported(attention.quantize->pos, fmt::format("{} compute no 8-bit floats", kernels),
-                       "those for compute capability 9.0 do");
-  }
-  if (attention.cache) {
-    return unsupported(attention.cache->pos,
-                       fmt::format("{} take no keys and values of 8 bits", kernels),
-                       "those for compute capability 9.0 do");
+  if (attention.is_mxfp8()) {
+    return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
+                       "`quantize per_tensor;` works");
   }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
-    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostDepthOfWarps,
-                                     context.backward() ? "backward" : "forward"));
+    ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, kMostDepthOfWarps,
+                                          context.backward() ? "backward" : "forward"));
   for (const char* name : {"q", "k", "v", "o"}) {
     if (!layout_of(attention, name).bound_strides) continue;
     return unsupported(attention.pos,
@@ -58,6 +58,28 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
                        "leave out `strides = bound`");
   }
   return {};
+}
+
+Status check_rows_of_groups(const ir::Attention& attention, bool backward) {
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  const std::string_view direction = backward ? "backward" : "forward";
+  for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kAny, direction));
+  if (attention.quantize) return {};  // whose rows are copied
+  if (attention.cache && !backward) ATTN_RETURN_IF_ERROR(check_rows_of_cache(attention));
+  const ir::Attention of_rows = backward ? without_pages(attention) : attention;
+  for (const char* name : {"q", "k", "v"}) ATTN_RETURN_IF_ERROR(check_layout(of_rows, name));
+  return backward ? check_layout(of_rows, "do") : Status();
+}
+
+target::Context context_of_kernels(const ir::Attention& attention, const target::Context& context) {
+  target::Context own = context;
+  if (skeleton_of(context) != Skeleton::warp_groups) return own;
+  if (check_rows_of_groups(attention, context.backward()).ok()) return own;
+  own.rewrites.warp_groups = false;
+  const bool serve = skeleton_of(own) == Skeleton::warps && check_of_warps(attention, own).ok() &&
+                     check_chosen(attention, true).ok();
+  return serve ? own : context;
 }
 
 }  // namespace attn::engines::native

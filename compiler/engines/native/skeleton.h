@@ -20,9 +20,17 @@ std::optional<Skeleton> skeleton_of(const target::Context& context);
 // The same, which must exist, and whether it is that of warps.
 bool has_kernels_of_warps(const target::Context& context);
 
-// Checks what kernels of warps compute. Errors: unsupported for 8-bit floats, head dimensions above
-// kMostDepthOfWarps, and strides that are bound.
+// Checks what kernels of warps compute. Errors: unsupported for scales of blocks, head dimensions
+// above kMostDepthOfWarps, and strides that are bound.
 inline constexpr std::int64_t kMostDepthOfWarps = 256;  // Dqk, Dv
 Status check_of_warps(const ir::Attention& attention, const target::Context& context);
+
+// Checks that TMA reads rows as kernels of warp groups need them. Errors: unsupported for head
+// dimensions that are not multiples of 8, and in 16 bits for rows that TMA cannot read.
+Status check_rows_of_groups(const ir::Attention& attention, bool backward);
+
+// The context of the kernels of an attention: that of kernels of warps, where the GPU has warp
+// groups whose kernels cannot read the rows, and kernels of warps compute the attention.
+target::Context context_of_kernels(const ir::Attention& attention, const target::Context& context);
 
 }  // namespace attn::engines::native

@@ -103,6 +103,10 @@ std::int64_t room_of(std::int64_t resident, std::int64_t most_shared);
 std::vector<Tile> tiles_of_warps(const ir::Attention& attention, bool by_head,
                                  std::int64_t most_shared);
 
+// What rates of tiles are multiplied by where threads load rows of q, k or v and wait for them,
+// instead of cp.async (attn/mma_rows.cuh). Not measured.
+double rate_of_copies(const ir::Attention& attention);
+
 // The same of those that walk items, of attentions with as many heads of keys as of queries. They
 // hold the table, if there is one, whose elements have 16 bits.
 std::vector<Tile> walking_tiles(const ir::Attention& attention, const std::optional<Table>& table,

@@ -1,7 +1,10 @@
 // Tiles of kernels whose products are those of warps (attn/mma_forward.cuh).
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/engines/native/tiles.h"
+#include "compiler/engines/shared/operands.h"
+#include "compiler/ir/cache_scales.h"
 
 namespace attn::engines::native {
 namespace {
@@ -63,6 +66,17 @@ constexpr WalkingRow kWalkingTiles[] = {
     {64, 1, 1, 64, 2, 0.38, 0.68},
 };
 
+// Rates of 8-bit rows that are loaded by 4 or 8 bytes, and of elements that are loaded one by one.
+constexpr double kRateOfWidening = 0.85, kRateOfElements = 0.5;
+
+// Adjacent elements of rows of "q", "k" or "v" that are read at once (RowFormat::kVector).
+std::int64_t vector_of(const ir::Attention& attention, const char* name) {
+  const auto [batch, head, row, column] = stored_strides(attention, name);
+  if (column != 1) return 1;
+  return std::gcd(std::gcd(std::gcd(batch, head), std::gcd(row, logical_dims(attention, name)[3])),
+                  std::int64_t{8});
+}
+
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 // The tile of a row, with as many stages as shared memory has room for; none with too few.
@@ -71,9 +85,11 @@ std::optional<Tile> tile_of(const WarpRow& row, const ir::Attention& attention, 
   const ir::Dims& d = attention.dims;
   Tile tile{row.groups, row.keys, row.most, 1};
   tile.depth = round_up(d[Dim::Dqk], 16), tile.width = round_up(d[Dim::Dv], kSmallPanel);
-  tile.rate = row.rate, tile.use = row.spare ? TileUse::spare : TileUse::any, tile.of_warps = true;
+  tile.rate = row.rate * rate_of_copies(attention),
+  tile.use = row.spare ? TileUse::spare : TileUse::any, tile.of_warps = true;
   tile.strips = row.strips, tile.resident = row.resident;
   tile.held = std::min(row.held, tile.depth / 16);
+  tile.token_scales = ir::has_token_scales(attention);
   tile.clears_values = clears_values(attention);
   if (attention.is_random()) {
     tile.cell = kRandomCell;
@@ -93,7 +109,7 @@ Tile tile_of(const WalkingRow& row, const ir::Attention& attention,
   tile.depth = round_up(d[Dim::Dqk], 16), tile.width = round_up(d[Dim::Dv], kSmallPanel);
   tile.of_warps = tile.walks = true;
   tile.strips = row.strips, tile.resident = row.resident;
-  tile.rate = table ? row.rate_with_table : row.rate;
+  tile.rate = (table ? row.rate_with_table : row.rate) * rate_of_copies(attention);
   tile.clears_values = clears_values(attention);
   if (attention.is_random()) tile.cell = kRandomCell;
   if (table) tile.tables = 1, tile.held_columns = d[Dim::Skv];
@@ -101,6 +117,18 @@ Tile tile_of(const WalkingRow& row, const ir::Attention& attention,
 }
 
 }  // namespace
+
+double rate_of_copies(const ir::Attention& attention) {
+  double rate = 1;
+  for (const char* name : {"q", "k", "v"}) {
+    if (attention.values_of_keys && name == std::string_view("v")) continue;
+    const std::int64_t vector = vector_of(attention, name);
+    const bool is_narrow = size_of(attention.dtype_of(name)) == 1;
+    if (vector < (is_narrow ? 4 : 2)) return kRateOfElements;
+    if (is_narrow) rate = kRateOfWidening;
+  }
+  return rate;
+}
 
 std::int64_t room_of(std::int64_t resident, std::int64_t most_shared) {
   constexpr std::int64_t kReserved = 1024;  // bytes of each block of threads

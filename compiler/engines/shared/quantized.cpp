@@ -257,7 +257,7 @@ Status check_blocks(const ir::Attention& attention, const target::Context& conte
   if (!can(Capability::mxfp8_attention, context)) {
     return unsupported(pos,
                        "cuDNN computes attention with scales of blocks on compute capability 10.x",
-                       "`quantize per_tensor` is served from compute capability 9.0 on");
+                       "`quantize per_tensor` is served from compute capability 8.0 on");
   }
   const std::int64_t of_q = attention.dims[ir::Dim::Dqk], of_v = attention.dims[ir::Dim::Dv];
   const bool served = std::max(of_q, of_v) <= 128 || (of_q == 192 && of_v == 128);

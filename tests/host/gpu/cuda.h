@@ -40,11 +40,6 @@ inline float __int_as_float(int bits) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-inline unsigned __float_as_uint(float value) {
-  unsigned bits;
-  memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
 inline float __log2f(float x) { return log2f(x); }
 inline float __sinf(float x) { return sinf(x); }
 inline float __cosf(float x) { return cosf(x); }

@@ -6,6 +6,11 @@
 namespace kernels {
 
 ATTN_INLINE void commit_copies() { attn::gpu::commit_vectors(); }
+template <int kBytes>
+ATTN_INLINE void copy_piece(unsigned to, const void* from, int bytes) {
+  if (bytes > 0) attn::gpu::copy_vector(to, from, bytes);
+  if (bytes < kBytes) attn::gpu::copy_vector(to + bytes, nullptr, kBytes - bytes);
+}
 template <int kLeft>
 ATTN_INLINE void wait_for_copies() {
   attn::gpu::wait_for_vectors(kLeft);

@@ -19,6 +19,11 @@ struct Extent {
 inline Extent blockIdx, threadIdx, gridDim;
 inline Extent blockDim{256, 1, 1};
 
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 inline float __uint_as_float(unsigned bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);

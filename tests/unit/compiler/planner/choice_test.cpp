@@ -284,7 +284,7 @@ TEST(Choice, IsCudnnWhereItServesAndNothingWasMeasured) {
 
 TEST(Choice, RefusalsOfAlternativesAreKept) {
   const target::Context context;
-  Search search(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 100;"), kAnyLowering,
+  Search search(attention_of("dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 580;"), kAnyLowering,
                 context);
   EXPECT_TRUE(search.next().ok());
   const auto& told = search.refused().told;
@@ -292,23 +292,22 @@ TEST(Choice, RefusalsOfAlternativesAreKept) {
   const auto& all = search.refused().all;
   const auto native = std::ranges::find(all, "native", &Refusal::lowering);
   ASSERT_NE(native, all.end());
-  EXPECT_THAT(native->error.message, HasSubstr("(this is 100)"));
+  EXPECT_THAT(native->error.message, HasSubstr("(this is 580)"));
 }
 
-// cuDNN refuses 8 bits that the own kernels compute elsewhere, so their refusal is told as well;
+// cuDNN refuses 8 bits that the own kernels may compute, so their refusal is told as well;
 // and no lowering is recommended that does not serve.
 TEST(Choice, RefusalsOf8BitsAreThoseOfBothEngines) {
   target::Context context;
   context.gpu.sm = 100;
   const ir::Attention attention = attention_of(
-      "dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; score score - 0.1 * "
+      "dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 264; score score - 0.1 * "
       "q_idx; " ATTN_OF_8_BITS);
   Search search(attention, kAnyLowering, context);
   const auto best = search.next();
   ASSERT_FALSE(best.ok());
   EXPECT_THAT(best.error().message, HasSubstr("score expressions"));
-  EXPECT_THAT(best.error().notes,
-              Contains(HasSubstr("for compute capability 10.0 compute no 8-bit floats")));
+  EXPECT_THAT(best.error().notes, Contains(HasSubstr("has no forward above D 256")));
   EXPECT_THAT(best.error().notes, Not(Contains(HasSubstr("--strategy composite"))));
   const ir::Attention served =
       attention_of("dims B = 1, Hq = 2, Skv = 128, Sq = 128, D = 128; " ATTN_OF_8_BITS);

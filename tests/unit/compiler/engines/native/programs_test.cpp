@@ -330,7 +330,7 @@ TEST(Native, RefusesSome8BitAttention) {
   const std::string dims = std::string(kOf8Bits) + "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, ";
   EXPECT_EQ(refusal(dims + "D = 256;"), "");
   EXPECT_EQ(refusal(dims + "D = 72;"), "");
-  EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("in multiples of 8 (this is 60)"));
+  EXPECT_EQ(refusal(dims + "D = 60;"), "");
   EXPECT_THAT(refusal(dims + "Dqk = 576, Dv = 512;"),
               HasSubstr("no 8-bit forward above Dqk 256 (this is 576)"));
   EXPECT_EQ(refusal(dims + "D = 64; layout q: strides(Sq * D * Hq, D, Hq * D + 8, 1);"), "");
@@ -365,16 +365,31 @@ TEST(Native, DividesNoKeysBesideTheLargestWeightAfterDropout) {
   EXPECT_EQ(parts("dropout 0.1; outputs o, amax_s;"), 1);
 }
 
+// Kernels of warps serve what TMA cannot read, and the program says so.
+TEST(Native, LeavesRowsThatItCannotReadToKernelsOfWarps) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
+  for (const char* clauses :
+       {"D = 60;", "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);",
+        "D = 64; layout v: strides(Skv * D * Hkv, 0, D, 1);"}) {
+    const NativeProgram made = lowered(dims + clauses).value();
+    EXPECT_THAT(step_of(made).source, HasSubstr("mma_forward.cuh")) << clauses;
+    EXPECT_THAT(made.parts, ::testing::ElementsAre(HasSubstr("cannot read the rows"))) << clauses;
+  }
+  const NativeProgram made = lowered(dims + "D = 64;").value();
+  EXPECT_THAT(step_of(made).source, HasSubstr("attn/forward.cuh"));
+  EXPECT_THAT(made.parts, ::testing::IsEmpty());
+}
+
 TEST(Native, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
-  EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("takes D in multiples of 8 (this is 60)"));
+  EXPECT_THAT(refusal(dims + "D = 260;"), HasSubstr("takes D in multiples of 8 (this is 260)"));
   EXPECT_EQ(refusal(dims + "Dqk = 576, Dv = 512;"), "");
   EXPECT_THAT(refusal(dims + "Dqk = 584, Dv = 512;"),
               HasSubstr("attnc's own engine has no forward above Dqk 576 (this is 584)"));
   EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"),
               HasSubstr("no forward above Dv 512 (this is 520)"));
-  EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
+  EXPECT_THAT(refusal(dims + "D = 264; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
   EXPECT_THAT(refusal("dims B = 2147483647, Hq = 2, Sq = 64, D = 64;"),
               HasSubstr("2147483647 rows of all heads"));

@@ -94,20 +94,43 @@ TEST(NativeOfWarps, SayWhatTheyDoNotCompute) {
   const auto message = [](const std::string& clauses) {
     return refusal(kSizes + clauses, of_gpu(80)).message;
   };
-  EXPECT_EQ(message("dtype e4m3; quantize per_tensor;"),
-            "attnc's kernels for compute capability 8.0 compute no 8-bit floats");
+  EXPECT_EQ(message("dtype e4m3; quantize mxfp8;"), "attnc's kernels have no scales of blocks");
   EXPECT_THAT(message("layout thd(strides = bound);"),
               HasSubstr("take strides of `q` that the spec states"));
   EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 264;", of_gpu(80)).message,
               HasSubstr("no forward above D 256 (this is 264)"));
-  EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 100;", of_gpu(80)).message,
-              HasSubstr("multiples of 8"));
   EXPECT_THAT(refusal("dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 264;", of_gpu(89, true)).message,
               HasSubstr("no backward above D 256 (this is 264)"));
   target::Context wanted = of_gpu(90);
   wanted.rewrites.warp_groups = false;
-  EXPECT_EQ(refusal(kSizes + std::string("dtype e4m3; quantize per_tensor;"), wanted).message,
-            "attnc's kernels with `--skeleton mma` compute no 8-bit floats");
+  EXPECT_THAT(refusal(kSizes + std::string("layout thd(strides = bound);"), wanted).message,
+              HasSubstr("attnc's kernels with `--skeleton mma` take strides of `q`"));
+}
+
+// Threads that copy widen rows of 8 bits, so products have 16; a kernel before zeroes magnitudes.
+TEST(NativeOfWarps, WidenRowsOf8BitsAsTheyCopy) {
+  const std::string clauses = kSizes + std::string("dtype e5m2; quantize per_tensor, o: bf16; ");
+  const NativeProgram plain = lowered(clauses, of_gpu(80)).value();
+  ASSERT_EQ(step_of(plain).launches.size(), 1U);
+  EXPECT_THAT(step_of(plain).source, AllOf(HasSubstr("using Float = kernels::F16;"),
+                                           HasSubstr("using Narrow = kernels::E5M2;"),
+                                           Not(HasSubstr("transposed_values.cuh"))));
+  EXPECT_EQ(plain.work.moved, 0);
+  const NativeProgram made = lowered(clauses + "outputs o, amax_s;", of_gpu(80)).value();
+  ASSERT_EQ(step_of(made).launches.size(), 2U);
+  EXPECT_EQ(step_of(made).launches[0].kernel, "attn_zero");
+  EXPECT_EQ(step_of(made).facts->launch, 1);
+}
+
+// Keys and values of 8 bits beside queries of 16 are widened to the type of queries, which stay.
+TEST(NativeOfWarps, WidenKeysOfCaches) {
+  const NativeProgram made =
+      lowered(kSizes + std::string("dtype bf16, k: e4m3, v: i8; quantize kv(token); "), of_gpu(80))
+          .value();
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("using Float = kernels::BF16;"),
+                    HasSubstr("using Keys = kernels::E4M3;"), HasSubstr("kNarrowKeys = true;"),
+                    HasSubstr("kTokenScales = true;"), Not(HasSubstr("kConvertsQueries"))));
 }
 
 // The best tile whose kernel does not spill more than few bytes, for these expressions.
@@ -140,7 +163,11 @@ constexpr const char* kForwards[] = {
     "Sq = 1, D = 128; lengths kv; layout q: bshd, k: paged(page = 16), v: paged(page = 16), "
     "o: bshd;",
     "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
-    "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];"};
+    "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+    "Sq = 1000, D = 128; dtype e4m3; quantize per_tensor; outputs o, amax_s, amax_o;",
+    "Sq = 1000, D = 256; dtype e5m2; quantize per_tensor, o: bf16; mask q_idx >= kv_idx;",
+    "Sq = 1000, D = 100; mask q_idx >= kv_idx;",
+    "Sq = 1000, D = 255; lengths q, kv;"};
 
 TEST(NativeOfWarps, KernelsDoNotSpill) {
   expect_kernels_without_spills(80, std::span(kForwards).first(2));
@@ -193,7 +220,10 @@ constexpr const char* kBackwards[] = {
     "Sq = 1000, D = 64; dropout 0.1; mask q_idx >= kv_idx;",
     "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
     "Sq = 1000, D = 256; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
-    "Sq = 1000, D = 96; learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999];"};
+    "Sq = 1000, D = 96; learn t: f32[Hq, 1999]; score score + t[h, q_idx - kv_idx + 999];",
+    "Sq = 1000, D = 101; mask q_idx >= kv_idx;",
+    "Sq = 1000, Dqk = 255, Dv = 190; lengths q, kv;",
+    "Sq = 1000, D = 128; dtype e4m3; quantize per_tensor; grad q, k, v; mask q_idx >= kv_idx;"};
 
 TEST(NativeOfWarps, BackwardsDoNotSpill) {
   expect_kernels_without_spills(89, std::span(kBackwards).first(1), true);
