@@ -236,6 +236,7 @@ Json layouts_json(const ir::Attention& attention) {
     if (layout.bound_strides) entry["strides"] = "bound";
     if (layout.kind != LayoutKind::paged) continue;
     entry["page"] = layout.page;
+    if (layout.rows) entry["rows"] = to_string(*layout.rows);
     if (layout.pages > 0) entry["pages"] = layout.pages;
     entry["table"] = engines::page_table_name(attention, name);
   }

@@ -237,11 +237,13 @@ std::string cache_text(const ExplainedCache& cache) {
       cache.lists.empty()
           ? "each key"
           : fmt::format("each of {} keys that `{}` lists for a row", cache.listed, cache.lists);
-  return fmt::format("\n  {} bytes of {}, {}", cache.bytes, keys, what);
+  const std::string rows = cache.rows.empty() ? "" : fmt::format(", in rows of `{}`", cache.rows);
+  return fmt::format("\n  {} bytes of {}, {}{}", cache.bytes, keys, what, rows);
 }
 
 Json cache_json(const ExplainedCache& cache) {
   Json json = {{"bytes_of_key", cache.bytes}, {"values_of_keys", cache.values_of_keys}};
+  if (!cache.rows.empty()) json["rows"] = cache.rows;
   if (!cache.lists.empty()) json["lists"] = cache.lists, json["listed"] = cache.listed;
   return json;
 }
@@ -478,6 +480,8 @@ std::optional<ExplainedCache> cache_of(const ir::Attention& attention) {
                        .listed = attention.keys_of_row()};
   cache.bytes = static_cast<std::int64_t>(size_of(attention.dtype)) *
                 (cache.depth + (cache.values_of_keys ? 0 : cache.width));
+  if (const auto rows = attention.layouts.at("k").rows)
+    cache.bytes = info(*rows).bytes(), cache.rows = to_string(*rows);
   if (attention.gather) cache.lists = attention.gather->keys;
   return cache;
 }

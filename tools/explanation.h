@@ -60,6 +60,7 @@ struct ExplainedCache {
   std::int64_t bytes = 0;             // of a key, with its value, of one head
   std::int64_t depth = 0, width = 0;  // elements of a key, and of its value
   bool values_of_keys = false;
+  std::string rows{};       // their format, where they have several types
   std::string lists{};      // the tensor that lists keys; empty: there is none
   std::int64_t listed = 0;  // keys of a row, at most
 };

@@ -8,6 +8,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/ir/cache_scales.h"
+#include "runtime/base/row_format.h"
 #include "runtime/io/element.h"
 #include "runtime/io/layout.h"
 
@@ -211,6 +212,7 @@ Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tenso
   if (tensor.addressed_by.empty()) {
     return io::pack(values, tensor.dims, tensor.strides, tensor.dtype);
   }
+  if (!tensor.rows.empty()) return formatted(tensor, values);
   const std::size_t size = size_of(tensor.dtype), count = elements_of(tensor),
                     row = static_cast<std::size_t>(tensor.dims.back());
   std::vector<std::byte> bytes(count * size, kUnused);
@@ -219,6 +221,23 @@ Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tenso
   for_each_place(tensor, values.dims, [&](std::int64_t element, std::int64_t offset) {
     io::store(tensor.dtype, values.values[static_cast<std::size_t>(element)],
               bytes.data() + static_cast<std::size_t>(offset) * size);
+  });
+  return bytes;
+}
+
+// Rows of a format; those without use are NaN in all of their parts.
+std::vector<std::byte> Placement::formatted(const plan::TensorInfo& tensor,
+                                            const io::HostTensor& values) const {
+  constexpr std::byte kNan{0xff};
+  const RowFormat format = *parse_row_format(tensor.rows);
+  const auto columns = static_cast<std::size_t>(info(format).columns());
+  std::vector<std::byte> bytes(elements_of(tensor),
+                               unused_ == Unused::anything ? kNan : std::byte{0});
+  Dims rows = values.dims;
+  rows.back() = 1;
+  for_each_place(tensor, rows, [&](std::int64_t row, std::int64_t offset) {
+    const auto first = static_cast<std::size_t>(row) * columns;
+    store_row(format, std::span(values.values).subspan(first, columns), bytes.data() + offset);
   });
   return bytes;
 }

@@ -44,6 +44,8 @@ class Placement {
                                  std::span<const std::byte> bytes) const;
 
  private:
+  std::vector<std::byte> formatted(const plan::TensorInfo& tensor,
+                                   const io::HostTensor& values) const;
   Placement(const plan::Program& program, const reference::Inputs& inputs, Unused unused)
       : program_(program), inputs_(inputs), unused_(unused) {}
 

@@ -63,6 +63,7 @@
 
 #include "compiler/ir/dag.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/row_format.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/shape.h"
 
@@ -105,7 +106,9 @@ std::optional<LayoutKind> parse_layout_kind(std::string_view text);
 // for thd with rows that are not packed (without the batch stride). `page` (rows per page) and
 // `pages` (in the pool; 0: as many as the tensor needs) are for paged. `tables` 1: k and v share
 // one page table if they are paged alike; 2: each has its own. `bound_strides`, of thd and paged:
-// strides, and the number of pages, are those of the tensor that is bound.
+// strides, and the number of pages, are those of the tensor that is bound. `rows`, of paged: keys
+// are stored as bytes of that format, and what it rounds them to is what they are; strides are of
+// bytes.
 struct Layout {
   LayoutKind kind = LayoutKind::bshd;
   std::array<std::int64_t, 4> strides{};
@@ -113,6 +116,7 @@ struct Layout {
   std::int64_t pages = 0;
   std::int64_t tables = 1;
   bool bound_strides = false;
+  std::optional<RowFormat> rows{};
   bool operator==(const Layout&) const = default;
 };
 

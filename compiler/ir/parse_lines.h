@@ -182,9 +182,18 @@ class TensorLines : public NodeLines {
     while (line.accept(",") && !layout.bound_strides) {
       layout.bound_strides = line.accept("bound");
       if (layout.bound_strides) break;
+      if (accepts_rows(line, layout)) continue;
       ATTN_ASSIGN(layout.tables, line.integer());
     }
     return line.expect(")");
+  }
+  static bool accepts_rows(Scanner& line, Layout& layout) {
+    for (const RowFormatInfo& each : row_formats()) {
+      if (!line.accept(each.name)) continue;
+      layout.rows = parse_row_format(each.name);
+      return true;
+    }
+    return false;
   }
 
   Status align(Scanner& line) {

@@ -89,7 +89,8 @@ class TextWriter {
     std::string text(to_string(layout.kind));
     if (layout.kind == LayoutKind::paged) {
       const std::string tables = layout.tables == 1 ? "" : fmt::format(",{}", layout.tables);
-      return fmt::format("{}({},{}{}{})", text, layout.page, layout.pages, tables,
+      const std::string rows = layout.rows ? fmt::format(",{}", to_string(*layout.rows)) : "";
+      return fmt::format("{}({},{}{}{}{})", text, layout.page, layout.pages, tables, rows,
                          layout.bound_strides ? ",bound" : "");
     }
     if (layout.bound_strides) return text + "(bound)";

@@ -291,6 +291,8 @@ class Verifier : private RootVerifier {
       if (layout.kind == LayoutKind::strided && !std::ranges::all_of(layout.strides, is_valid)) {
         return bug(fmt::format("a stride of {} is below {}", name, least));
       }
+      const bool may_have_rows = layout.kind == LayoutKind::paged && attention_.values_of_keys;
+      if (layout.rows && !may_have_rows) return bug(fmt::format("a format of rows of {}", name));
       if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
         return bug(fmt::format("the pages of {} have no size", name));
       }

@@ -9,6 +9,7 @@
 #include "compiler/ir/random_dropout.h"
 #include "compiler/reference/blocks.h"
 #include "compiler/reference/defaults.h"
+#include "runtime/base/row_format.h"
 #include "runtime/io/element.h"
 
 namespace attn::reference {
@@ -90,6 +91,16 @@ Status check_scale(const std::string& name, const io::HostTensor& tensor) {
   return {};
 }
 
+// Rows as they are stored; given ones are of reals that may have more bits than their type.
+void round_rows(RowFormat format, const io::HostTensor& given, io::HostTensor& tensor) {
+  const auto columns = static_cast<std::size_t>(info(format).columns());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(info(format).bytes()));
+  for (std::size_t at = 0; at + columns <= tensor.values.size(); at += columns) {
+    store_row(format, std::span(given.values).subspan(at, columns), bytes.data());
+    load_row(format, bytes.data(), std::span(tensor.values).subspan(at, columns));
+  }
+}
+
 Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
                     Bindings& bindings) {
   ATTN_ASSIGN(const Declarations wanted, declarations(attention));
@@ -103,6 +114,9 @@ Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool u
       ATTN_RETURN_IF_ERROR(check_block_scales(name, given->second));
     }
     ATTN_ASSIGN(bindings.tensors[name], checked(name, declared, given->second, unrounded));
+    const auto layout = attention.layouts.find(name);
+    if (layout != attention.layouts.end() && layout->second.rows && !unrounded)
+      round_rows(*layout->second.rows, given->second, bindings.tensors[name]);
   }
   return {};
 }

@@ -19,6 +19,7 @@
 #include "compiler/sema/prologue.h"
 #include "compiler/sema/quantize.h"
 #include "compiler/sema/repeats.h"
+#include "compiler/sema/row_formats.h"
 #include "compiler/sema/scope.h"
 #include "compiler/sema/sums.h"
 #include "compiler/sema/values.h"
@@ -308,6 +309,7 @@ class Analyzer : private DeclaredTensors {
     add_lengths(lengths_, spec_.name, attention_, scope, sink_);
     set_quantize(spec_, attention_, scope, sink_);
     set_values(spec_, attention_, environment_, sink_);
+    check_row_format(spec_, attention_, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
     set_gather(spec_, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);

@@ -22,6 +22,7 @@ constexpr std::string_view kKinds[] = {"bshd", "bhsd",  "sbhd",       "strides",
 constexpr std::string_view kPagedTensors[] = {"k", "v"};
 constexpr std::string_view kPackedTensors[] = {"q", "k", "v"};
 constexpr std::string_view kStrides = "strides";  // an argument of thd and paged
+constexpr std::string_view kRows = "rows";        // of paged
 
 std::span<const std::string_view> tensors_of(ir::LayoutKind kind) {
   if (kind == ir::LayoutKind::packed_qkv) return kPackedTensors;
@@ -60,7 +61,7 @@ class LayoutParser {
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
   }
 
-  // paged(page = 64, pages = 1024, tables = 2, strides = bound)
+  // paged(page = 64, pages = 1024, tables = 2, strides = bound, rows = fp8_ds_mla)
   std::optional<ir::Layout> paged(const ast::LayoutEntry& entry) {
     ir::Layout layout{ir::LayoutKind::paged, {}};
     bool whole = true;
@@ -70,13 +71,18 @@ class LayoutParser {
         whole = takes_bound(argument, layout) && whole;
         continue;
       }
+      if (name == kRows) {
+        whole = takes_rows(argument, layout) && whole;
+        continue;
+      }
       if (name != "page" && name != "pages" && name != "tables") {
-        refuse(
-            entry, argument,
-            fmt::format(
-                "its arguments are `{}` (rows per page), `{}` (the number of pages), `{}` (if k "
-                "and v have separate page tables) and `{}` (those of the bound tensor)",
-                written("page", "64"), written("pages", "1024"), written("tables", "2"), bound()));
+        refuse(entry, argument,
+               fmt::format(
+                   "its arguments are `{}` (rows per page), `{}` (the number of pages), `{}` (if k "
+                   "and v have separate page tables), `{}` (those of the bound tensor) and `{}` "
+                   "(rows of several types)",
+                   written("page", "64"), written("pages", "1024"), written("tables", "2"), bound(),
+                   written_word(kRows, row_formats()[0].name)));
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);
@@ -131,8 +137,27 @@ class LayoutParser {
         .help = fmt::format("write `{}` for those of the bound tensor, or leave it out", bound());
     return false;
   }
-  std::string bound() const {
-    return written(kStrides, sink_.source().is_json() ? "\"bound\"" : "bound");
+  std::string bound() const { return written_word(kStrides, "bound"); }
+
+  // rows = fp8_ds_mla
+  bool takes_rows(const ast::LayoutArgument& argument, ir::Layout& layout) {
+    const ast::Expr& value = argument.value;
+    if (value.kind == ast::ExprKind::name) layout.rows = parse_row_format(value.text);
+    if (layout.rows) return true;
+    std::vector<std::string_view> names;
+    for (const RowFormatInfo& each : row_formats()) names.push_back(each.name);
+    auto& diagnostic =
+        sink_.report(Code::bad_choice, value.span, "there is no such format of rows");
+    if (value.kind == ast::ExprKind::name)
+      did_you_mean(support::nearest(value.text, names)).put(diagnostic, value.span);
+    if (diagnostic.help.empty()) diagnostic.help = "expected " + support::one_of(names);
+    return false;
+  }
+
+  // An argument whose value is a word, as the source writes it.
+  std::string written_word(std::string_view name, std::string_view value) const {
+    return written(name,
+                   sink_.source().is_json() ? fmt::format("\"{}\"", value) : std::string(value));
   }
 
   // An argument, as the source writes it.

@@ -60,6 +60,7 @@ class Description:
     quantized  None for other than 8-bit attention
     held       whether v is the first columns of k (`values`), and calls take none
     gathers    whether rows see the keys that a tensor lists (`gather`)
+    rows       the format of rows of keys that have several types, or None
     cache      of keys and values of 8 bits beside queries of 16: their types, by "k" and "v"; else empty"""
 
     def __init__(self, said: Mapping[str, Any]):
@@ -75,6 +76,7 @@ class Description:
         self.quantized = Quantized(**said["quantize"]) if "quantize" in said else None
         self.held: bool = self.facts.get("values_of_keys", False)
         self.gathers: bool = self.facts.get("gather", False)
+        self.rows: str | None = said["layouts"]["k"].get("rows")
         # Whether each key has scales of its own, stored as rows of k and v are.
         self.token_scales: bool = said["cache"]["of"].startswith("token") if "cache" in said else False
         self.cache: dict[str, str] = {name: said["cache"][name] for name in ("k", "v")} if "cache" in said else {}

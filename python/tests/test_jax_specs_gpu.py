@@ -24,7 +24,7 @@ from jax_specs import PARAMETERS, inputs_of, sizes_of  # noqa: E402
 FORWARD, BACKWARD = 6e-3, 1.5e-2
 ALL = {path.stem for path in (pathlib.Path(__file__).parents[2] / "specs").glob("*.attn")}
 # test_jax_gpu.py has those of 8-bit floats.
-REFUSED = {"cache_fp8", "cache_int8", "chosen_tokens", "mla_latent", "mxfp8"}
+REFUSED = {"cache_fp8", "cache_int8", "chosen_fp8", "chosen_tokens", "mla_latent", "mxfp8"}
 SPECS = sorted(name for name in ALL - REFUSED if not name.startswith("fp8_"))
 WITHOUT_GRADIENTS = {"paged_decode"}  # pages have none
 

@@ -134,3 +134,10 @@ def test_none_is_no_v_in_rows_either():
 def test_buckets_and_sequences_are_refused():
     with pytest.raises(attn.ArgumentError, match="a cache of its own form"):
         attn.torch.bucketed(attn.compile(LATENT, B=2, Hq=4, Hkv=1, Dqk=40), {"Sq": [8], "Skv": [64]})
+
+
+def test_rows_of_several_types_are_refused():
+    f = attn.compile(PAGED.replace("pages = 12", "rows = fp8_ds_mla").replace("Dqk = 40", "Dqk = 576"))
+    assert f.described.rows == "fp8_ds_mla"
+    with pytest.raises(UnsupportedError, match="rows of keys in several types"):
+        f(made(2, 4, 1, 576), made(12, 1, 8, 576))

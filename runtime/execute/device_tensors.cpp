@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/row_format.h"
 #include "runtime/io/layout.h"
 #include "runtime/io/random.h"
 
@@ -85,6 +86,7 @@ Status DeviceTensors::fill_random(const std::string& name, std::uint64_t seed) {
   constexpr std::int64_t kPeriod = 1000003;  // odd, so that power-of-two rows differ
   ATTN_ASSIGN(Entry * entry, find(name));
   const DType dtype = entry->info.dtype;
+  if (!entry->info.rows.empty()) return fill_rows(*entry, seed);
   if (!is_float(dtype) && dtype != DType::i8) {
     return Status(ErrorCode::invalid_argument,
                   fmt::format("tensor '{}' is {}; only tensors of floats and i8 have random values",
@@ -99,9 +101,26 @@ Status DeviceTensors::fill_random(const std::string& name, std::uint64_t seed) {
     value = std::clamp(std::round(kDeviation * value), -kMost, kMost);
   }
   ATTN_ASSIGN(const std::vector<std::byte> tile, io::pack(values, {count}, {1}, dtype));
-  for (std::size_t offset = 0; offset < entry->buffer.size(); offset += tile.size()) {
-    const std::size_t bytes = std::min(tile.size(), entry->buffer.size() - offset);
-    ATTN_RETURN_IF_ERROR(entry->buffer.upload({tile.data(), bytes}, offset));
+  return fill_with(*entry, tile);
+}
+
+Status DeviceTensors::fill_rows(Entry& entry, std::uint64_t seed) {
+  constexpr std::int64_t kRows = 1999;  // repeated
+  const RowFormat format = *parse_row_format(entry.info.rows);
+  const auto columns = static_cast<std::size_t>(info(format).columns()),
+             bytes = static_cast<std::size_t>(info(format).bytes());
+  const std::vector<double> values = io::normal_values(seed, kRows * info(format).columns());
+  std::vector<std::byte> tile(kRows * bytes);
+  for (std::size_t row = 0; row < kRows; ++row)
+    store_row(format, std::span(values).subspan(row * columns, columns), &tile[row * bytes]);
+  return fill_with(entry, tile);
+}
+
+// The tile, repeated.
+Status DeviceTensors::fill_with(Entry& entry, std::span<const std::byte> tile) {
+  for (std::size_t offset = 0; offset < entry.buffer.size(); offset += tile.size()) {
+    const std::size_t bytes = std::min(tile.size(), entry.buffer.size() - offset);
+    ATTN_RETURN_IF_ERROR(entry.buffer.upload({tile.data(), bytes}, offset));
   }
   return {};
 }

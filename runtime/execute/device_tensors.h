@@ -36,7 +36,8 @@ class DeviceTensors {
 
   // Sets every byte to `byte`; 0xff makes every float a NaN.
   Status fill(const std::string& name, std::uint8_t byte);
-  // Standard normal values for floats, 32 times as large for i8, repeating after about a million;
+  // Standard normal values for floats, and in rows of a format, 32 times as large for i8, repeating
+  // after about a million;
   // cheap at any size, meant for timing. Errors: invalid_argument for a tensor of other integers.
   Status fill_random(const std::string& name, std::uint64_t seed);
 
@@ -50,6 +51,8 @@ class DeviceTensors {
   };
   Result<const Entry*> find(const std::string& name) const;
   Result<Entry*> find(const std::string& name);
+  static Status fill_rows(Entry& entry, std::uint64_t seed);
+  static Status fill_with(Entry& entry, std::span<const std::byte> tile);
 
   std::map<std::string, Entry> entries_;
 };

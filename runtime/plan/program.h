@@ -55,6 +55,9 @@ struct TensorInfo {
   // above are usual ones. True only if `addressed_by` locates it, or for a page table; only kernel
   // steps read it.
   bool bound_strides = false;
+  // The format of rows of bytes (row_format.h), the last dimension, or empty: then they are
+  // elements.
+  std::string rows{};
 
   bool is_output() const {
     return role == TensorRole::output || role == TensorRole::stats ||

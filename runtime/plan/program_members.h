@@ -16,7 +16,7 @@ namespace attn::plan {
 
 template <json::Like<TensorInfo> Self, typename Visit>
 void members(Self& tensor, Visit& visit) {
-  auto& [name, role, dtype, dims, strides, alignment, addressed_by, bound_strides] = tensor;
+  auto& [name, role, dtype, dims, strides, alignment, addressed_by, bound_strides, rows] = tensor;
   visit("name", name);
   visit("role", role);
   visit("dtype", dtype);
@@ -25,6 +25,7 @@ void members(Self& tensor, Visit& visit) {
   visit("alignment", alignment);
   visit.optional("addressed_by", addressed_by);
   visit.optional("bound_strides", bound_strides);
+  visit.optional("rows", rows);
 }
 
 template <json::Like<ParamInfo> Self, typename Visit>

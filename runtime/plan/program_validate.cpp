@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/base/row_format.h"
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
 #include "runtime/plan/kernel_step_validate.h"
@@ -44,6 +45,13 @@ bool may_have_bound_strides(const TensorInfo& tensor) {
   return is_table || (tensor.dims.size() == 4 && !tensor.addressed_by.empty());
 }
 
+bool has_rows_of_format(const TensorInfo& tensor) {
+  if (tensor.rows.empty()) return true;
+  const auto format = parse_row_format(tensor.rows);
+  return format && tensor.dtype == DType::u8 && tensor.dims.size() == 4 &&
+         tensor.dims[3] == info(*format).bytes();
+}
+
 std::string check_tensor(const TensorInfo& tensor) {
   if (tensor.name.empty()) return "has no name";
   if (std::string what = check_rank(tensor); !what.empty()) return what;
@@ -56,6 +64,7 @@ std::string check_tensor(const TensorInfo& tensor) {
   if (tensor.bound_strides && !may_have_bound_strides(tensor)) {
     return "has bound strides, but no other tensor locates its rows";
   }
+  if (!has_rows_of_format(tensor)) return "has rows of another format than its type and dims";
   return "";
 }
 

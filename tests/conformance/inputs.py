@@ -30,6 +30,7 @@ class Extras:
     dropout: float = 0.0  # random, by seed and offset
     trained: bool = True  # has gradients: all but 8-bit attention without a `grad` clause, and latent caches
     latent: bool = False  # v is the first columns of k
+    depth: int | None = None  # Dqk, if there is one alone
 
 
 def reals(*names):
@@ -192,6 +193,9 @@ EXTRAS = {
     "chunked": Extras(bind=dict(chunk=16), empty=True),
     "chunked_padded": Extras(bind=dict(chunk=7), tensors=dict(pad=up_to("Skv")), empty=True),
     "chunked_prefill": Extras(tensors=KEYS, empty=True),
+    "chosen_fp8": Extras(
+        bind=dict(most=24), tensors=KEYS | listed(24), empty=True, trained=False, latent=True, depth=576
+    ),
     "chosen_tokens": Extras(
         bind=dict(most=24), tensors=KEYS | listed(24), empty=True, trained=False, latent=True
     ),
@@ -334,6 +338,8 @@ def sizes_of(name, label):
         dims["Sq"] = dims["Skv"]
     if extras.one_head_dim:
         dims["Dv"] = dims["Dqk"]
+    if extras.depth:
+        dims["Dqk"] = extras.depth
     if extras.latent:
         dims["Dv"] = min(dims["Dv"], dims["Dqk"] - 8)
     return dims, {**constants, **extras.bind}

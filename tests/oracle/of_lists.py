@@ -10,6 +10,8 @@ LATENT_SCALE = 1 / 192**0.5
 spec(past_from_the_end, name="mla_latent", scale=LATENT_SCALE)
 
 
+# Rows are compared as they are given: row_formats_test.py compares what they are stored as.
+@spec(scale=LATENT_SCALE, name="chosen_fp8")
 @spec(scale=LATENT_SCALE)
 def chosen_tokens(s, at, p, t):
     """A key that is listed n times has the weight of n keys: its score grows by log n."""

@@ -130,6 +130,13 @@ struct LoadedPackedRows {
     if (kLanes > 1) __syncwarp();  // as BlockRows::copy
   }
 };
+template <class Side, class Rows>
+static __device__ const unsigned char* address_of(const ForwardTensors& tensors, const Rows& rows,
+                                                  int n, int row, int head) {
+  const PoolStrides by = Side::strides(tensors);
+  const long long place = rows.place(n, row, by.page, by.row);
+  return place < 0 ? nullptr : Side::bytes(tensors) + head * by.head + place;
+}
 // Copies row by row.
 template <class C, class Side>
 struct LoadedRowByRow {
@@ -151,6 +158,11 @@ struct LoadedRowByRow {
     const PoolStrides by = Side::strides(tensors);
     rows.template copy<kLooksAhead<C>>(to, Side::rows(tensors) + head * by.head, full, at, by.page,
                                        by.row);
+  }
+  // The bytes of row n of the warp, `row` of the batch; null: there are none. All lanes call it.
+  __device__ const unsigned char* address(const ForwardTensors& tensors, int n, int row,
+                                          int head) const {
+    return address_of<Side>(tensors, rows, n, row, head);
   }
 };
 // Copies the rows that lists name.
@@ -177,6 +189,11 @@ struct LoadedChosenRows {
     const PoolStrides by = Side::strides(tensors);
     rows.template copy<kLooksAhead<C>>(to, Side::rows(tensors) + head * by.head, full, by.page,
                                        by.row);
+  }
+  // The bytes of row n of the warp, or null.
+  __device__ const unsigned char* address(const ForwardTensors& tensors, int n, int row,
+                                          int head) const {
+    return address_of<Side>(tensors, rows, n, row, head);
   }
 };
 // Copies a patch.

@@ -37,14 +37,18 @@ struct ChosenRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
     }
   }
 
+  // Where row n of the warp is in a tensor with these strides; -1: nowhere. All lanes call it.
+  __device__ long long place(int n, int, long long page_stride, long long row_stride) const {
+    const int in = __shfl_sync(~0u, page, n), row = __shfl_sync(~0u, of_page, n);
+    return row < 0 ? -1ll : in * page_stride + row * row_stride;
+  }
+
   // Copies rows of a tensor; page_stride and row_stride are in elements.
   template <bool kOffsets = false>
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full,
                        long long page_stride, long long row_stride) const {
-    this->template copy_all<kOffsets>(to, rows, full, [&](int n, int) {
-      const int in = __shfl_sync(~0u, page, n), row = __shfl_sync(~0u, of_page, n);
-      return row < 0 ? -1ll : in * page_stride + row * row_stride;
-    });
+    this->template copy_all<kOffsets>(
+        to, rows, full, [&](int n, int row) { return place(n, row, page_stride, row_stride); });
   }
 };
 

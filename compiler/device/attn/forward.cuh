@@ -64,6 +64,7 @@
 //     forward_copies, forward_value_copies          queries, keys and tables; values
 //     forward_shared_copies                         keys that hold their values
 //     widened_rows, forward_widening                keys and values of 8 bits beside queries of 16
+//     formatted_rows, forward_formatted             keys in rows of several types
 //   forward_thread, forward_consumer                threads that compute: likewise
 //   forward_layers                                layers above products, as mma_forward.cuh has,
 //   too
@@ -97,6 +98,7 @@
 
 #include "attn/forward_consumer.cuh"
 #include "attn/forward_defaults.cuh"
+#include "attn/forward_formatted.cuh"
 #include "attn/forward_producer.cuh"
 #include "attn/forward_widening.cuh"
 
@@ -129,8 +131,9 @@ struct RegistersOf {
 template <class C, class E, class L>
 struct CopiesOf {
   using Items = typename CopierLayers<C, E, L>::Items;
-  using Type = typename Which<C::kWidens, WideningProducer<Items, true, C::kWideners == 1>,
-                              Producer<C, E, L>>::Type;
+  using Widening = typename Which<(C::kNarrowColumns > 0), FormattedProducer<Items>,
+                                  WideningProducer<Items, true, C::kWideners == 1>>::Type;
+  using Type = typename Which<C::kWidens, Widening, Producer<C, E, L>>::Type;
 };
 
 // What warp group `group` copies.

@@ -45,6 +45,9 @@ struct ForwardDefaults {
   static constexpr bool kNarrowKeys = false;
   using Keys = void;
   using Values = void;
+  // Columns of e4m3 that a row of keys begins with, and how many of them share a scale, where keys
+  // have several types (formatted_rows.cuh).
+  static constexpr int kNarrowColumns = 0, kScaleBlock = 0;
   // Whether products take other floats than queries have (forward_converted_queries.cuh).
   static constexpr bool kConvertsQueries = false;
   // Whether tiles have 8 rows at most, the first ones of the first warp.

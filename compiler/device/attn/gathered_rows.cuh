@@ -56,13 +56,19 @@ struct GatheredRows : CopiedRows<kRows, kColumns, kDepth, kPanel, kUnrolled> {
     page = of_block < kRows && row < keys ? table[row / kPage] : -1;
   }
 
+  // Where row n of the warp, `row` of the batch, is in a tensor with these strides; -1: nowhere.
+  // All lanes call it.
+  __device__ long long place(int n, int row, long long page_stride, long long row_stride) const {
+    const int of = __shfl_sync(~0u, page, n);
+    return of < 0 ? -1ll : of * page_stride + row % kPage * row_stride;
+  }
+
   // Copies rows of a tensor; page_stride and row_stride are in elements.
   template <bool kOffsets = false>
   __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
                        long long page_stride, long long row_stride) const {
     this->template copy_all<kOffsets>(to, rows, full, [&](int n, int row) {
-      const int of = __shfl_sync(~0u, page, n);
-      return of < 0 ? -1ll : of * page_stride + (at + row) % kPage * row_stride;
+      return place(n, at + row, page_stride, row_stride);
     });
   }
 };

@@ -63,17 +63,18 @@ struct WidenedRows {
     }
   }
 
- private:
-  // Whether a column, of a turn, is below kEnd.
-  template <int kEnd>
-  static __device__ bool is_below(int turn, int column) {
-    return (turn + 1) * (16 * kLanes) <= kEnd || column < kEnd;
-  }
   // The address of 8 columns, by their number, of a row of the tile.
   static __device__ unsigned place_in(unsigned tile, int row, int eight) {
     constexpr int kOfPanel = kPanel / 8;
     return tile + eight / kOfPanel * (kRows * 2 * kPanel) + row * (2 * kPanel) +
            (eight % kOfPanel ^ row / (64 / kPanel) % kOfPanel) * 16;
+  }
+
+ private:
+  // Whether a column, of a turn, is below kEnd.
+  template <int kEnd>
+  static __device__ bool is_below(int turn, int column) {
+    return (turn + 1) * (16 * kLanes) <= kEnd || column < kEnd;
   }
 };
 

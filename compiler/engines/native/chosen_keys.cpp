@@ -113,8 +113,10 @@ ChosenForm form_of_chosen(const ir::Attention& whole) {
   attention.values_of_keys = whole.values_of_keys;
   for (const char* name : {"q", "o"})
     attention.layouts[name] = {LayoutKind::strided, stored_strides(whole, name)};
-  const ir::Layout pages_of_one{
-      .kind = LayoutKind::paged, .page = 1, .bound_strides = cache.bound_strides};
+  const ir::Layout pages_of_one{.kind = LayoutKind::paged,
+                                .page = 1,
+                                .bound_strides = cache.bound_strides,
+                                .rows = cache.rows};
   attention.layouts["k"] = attention.layouts["v"] = pages_of_one;
   add_counts(whole, attention, chosen);
   return made;

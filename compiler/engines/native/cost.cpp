@@ -7,6 +7,7 @@
 
 #include "compiler/engines/shared/block_lists.h"
 #include "compiler/engines/shared/cost.h"
+#include "compiler/engines/shared/operands.h"
 #include "compiler/masks/axes.h"
 #include "compiler/rewrite/hoist.h"
 #include "compiler/target/figures.h"
@@ -288,9 +289,7 @@ double memory_ms(const ir::Attention& attention, const NativeWork& work, double 
       attention.values_of_keys
           ? 0
           : static_cast<double>(size_of(attention.dtype_of("v"))) * static_cast<double>(d[Dim::Dv]);
-  const double of_key =
-      static_cast<double>(size_of(attention.dtype_of("k"))) * static_cast<double>(d[Dim::Dqk]) +
-      of_value;
+  const double of_key = static_cast<double>(bytes_of_row(attention, "k")) + of_value;
   // What one block of threads has on its way, and how long that takes, are alike on all GPUs.
   const double alone = std::min(figures.native_alone, of_key * figures.native_alone_keys);
   const double narrow = work.width <= kNarrow ? figures.native_narrow : 1;

@@ -95,6 +95,8 @@ class ConstantsText {
             {"kStages", tile.stages},
             {"kQueries", tile.queries},
             {"kWideners", tile.wideners},
+            {"kNarrowColumns", format_of_keys().narrow},
+            {"kScaleBlock", format_of_keys().block},
             {"kPack", tile.pack},
             {"kRowsOfTile", tile.rows_of_head()},
             {"kBatches", dims_[Dim::B]},
@@ -102,6 +104,12 @@ class ConstantsText {
             {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
             {"kRows", dims_[Dim::Sq]},
             {"kColumns", dims_[Dim::Skv]}};
+  }
+
+  // The format of rows of keys that have several types; else one without columns.
+  RowFormatInfo format_of_keys() const {
+    const ir::Layout& layout = layout_of(attention_, "k");
+    return layout.rows ? info(*layout.rows) : RowFormatInfo();
   }
 
   // The type of the table's elements.
@@ -387,7 +395,7 @@ class Source : private ConstantsText {
       if (shares_copy() && name == std::string_view("v")) continue;
       if (!reads_rows(kernel_, attention_, name))
         add_map(name);
-      else if (size_of(attention_.dtype_of(name)) == 1)
+      else if (size_of(stored_dtype(attention_, name)) == 1)
         add(bytes, "const unsigned char*", name);
       else
         add(rows, "const unsigned short*", name);

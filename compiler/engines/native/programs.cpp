@@ -349,8 +349,9 @@ class Native {
                             limit(target::Capability::shared_bytes_of_block, context_));
     }
     // Threads that widen keys copy no table.
+    const bool widens = attention_.cache || has_formatted_rows(attention_, "k");
     std::vector<Tile> all =
-        tiles_for(attention_, mask_axes_.head, attention_.cache ? std::nullopt : expressions.table);
+        tiles_for(attention_, mask_axes_.head, widens ? std::nullopt : expressions.table);
     if (masks_read_inputs(attention_) && dims_[Dim::Skv] < kKeysOfLongLists) {
       std::erase_if(all, [](const Tile& tile) {
         const bool wide = tile.element == 1 && tile.keys > kBlockOfShortLists;
@@ -566,11 +567,8 @@ class Native {
   void add_bytes(double blocks, double keys, NativeWork& work) const {
     const Tile& tile = kernel_.tile;
     const double rows = blocks * static_cast<double>(tile.keys);
-    const auto row_of = [&](const char* name, Dim depth) {
-      return dims_[depth] * static_cast<std::int64_t>(size_of(attention_.dtype_of(name)));
-    };
-    const std::int64_t of_key = row_of("k", Dim::Dqk);
-    const std::int64_t of_value = attention_.values_of_keys ? 0 : row_of("v", Dim::Dv);
+    const std::int64_t of_key = bytes_of_row(attention_, "k");
+    const std::int64_t of_value = attention_.values_of_keys ? 0 : bytes_of_row(attention_, "v");
     const auto of_row = static_cast<double>(of_key + of_value);
     const double of_lines = line_bytes(of_key) + (of_value == 0 ? 0 : line_bytes(of_value));
     const auto sharing = static_cast<double>(ceil_div(dims_[Dim::Hq] / dims_[Dim::Hkv], tile.pack));

@@ -81,6 +81,7 @@ std::string why_not_shared(const ir::Attention& attention, const Kernel& kernel)
   if (!is("k", ir::LayoutKind::paged) || !is("v", ir::LayoutKind::paged))
     return "keys and values are not in pages";
   if (attention.cache) return "keys and values are of 8 bits";
+  if (has_formatted_rows(attention, "k")) return "rows of keys have several types";
   if (gathers("k") || gathers("v")) return "pages are no multiples of 16 rows";
   if (attention.is_pointwise() || attention.quotient) return "weights are not those of softmax";
   if (attention.quantize) return "q, k and v are 8-bit floats";

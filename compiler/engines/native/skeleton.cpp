@@ -48,6 +48,11 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
   }
+  if (has_formatted_rows(attention, "k")) {
+    return unsupported(attention.values_pos,
+                       fmt::format("{} read no rows of several types", kernels),
+                       "those for compute capability 9.0 do");
+  }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
     ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, kMostDepthOfWarps,
                                           context.backward() ? "backward" : "forward"));

@@ -214,7 +214,8 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
 
 bool clears_values(const ir::Attention& attention) {
   const ir::LayoutKind kind = layout_of(attention, "v").kind;
-  return !attention.quantize && !attention.cache && kind != ir::LayoutKind::thd &&
+  return !attention.quantize && !attention.cache && !has_formatted_rows(attention, "k") &&
+         kind != ir::LayoutKind::thd &&
          (attention.lengths_kv || kind == ir::LayoutKind::paged || has_padded_keys(attention));
 }
 
@@ -290,6 +291,7 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
     tile.token_scales = has_token_scales(attention);
     // Where several warp groups compute, registers are for one group that holds one block.
     if (attention.cache) tile.wideners = tile.groups == 1 ? 2 : 1;
+    if (has_formatted_rows(attention, "k")) tile.wideners = 1;
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

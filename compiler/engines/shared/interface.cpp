@@ -99,12 +99,18 @@ class Interface {
     const Dims4 dims = stored_dims(attention_, name), strides = stored_strides(attention_, name);
     tensors_.push_back({name,
                         role,
-                        attention_.dtype_of(name),
+                        stored_dtype(attention_, name),
                         {dims.begin(), dims.end()},
                         {strides.begin(), strides.end()},
                         16,
                         addressed_by(attention_, name),
-                        layout_of(attention_, name).bound_strides});
+                        layout_of(attention_, name).bound_strides,
+                        rows_of(name)});
+  }
+
+  std::string rows_of(const std::string& name) const {
+    if (!has_formatted_rows(attention_, name)) return "";
+    return std::string(to_string(*layout_of(attention_, name).rows));
   }
 
   void add_token_scales(const std::string& name) {

@@ -84,7 +84,22 @@ Dims4 stored_dims(const ir::Attention& attention, std::string_view name) {
   if (layout.kind != LayoutKind::paged) return dims;
   dims[0] = layout.pages > 0 ? layout.pages : dims[0] * pages_for(dims[2], layout.page);
   dims[2] = layout.page;
+  if (layout.rows) dims[3] = info(*layout.rows).bytes();
   return dims;
+}
+
+bool has_formatted_rows(const ir::Attention& attention, std::string_view name) {
+  return (name == "k" || name == "v") && layout_of(attention, name).rows;
+}
+
+DType stored_dtype(const ir::Attention& attention, std::string_view name) {
+  return has_formatted_rows(attention, name) ? DType::u8 : attention.dtype_of(name);
+}
+
+std::int64_t bytes_of_row(const ir::Attention& attention, std::string_view name) {
+  if (has_formatted_rows(attention, name)) return info(*layout_of(attention, name).rows).bytes();
+  return logical_dims(attention, name)[3] *
+         static_cast<std::int64_t>(size_of(attention.dtype_of(name)));
 }
 
 Dims4 stored_strides(const ir::Attention& attention, std::string_view name) {

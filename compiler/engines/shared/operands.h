@@ -26,6 +26,12 @@ Dims4 logical_dims(const ir::Attention& attention, std::string_view name);
 Dims4 stored_dims(const ir::Attention& attention, std::string_view name);
 Dims4 stored_strides(const ir::Attention& attention, std::string_view name);
 
+// Whether rows of "k" or "v" are bytes of a format (ir::Layout::rows), which are the last dimension
+// of stored_dims; the type of what is stored; and the bytes of a row.
+bool has_formatted_rows(const ir::Attention& attention, std::string_view name);
+DType stored_dtype(const ir::Attention& attention, std::string_view name);
+std::int64_t bytes_of_row(const ir::Attention& attention, std::string_view name);
+
 // The scales of each key of "k" or "v" (ir::has_token_scales), as they are stored: like rows of its
 // layout with one column, and one head if heads share them; row-major beside strides that the spec
 // states.

@@ -50,6 +50,12 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
             " yet",
             ["`kv(head)` works, and so do scales of each key with dense layouts; attn.hpp takes both"],
         )
+    if facts.said.rows:
+        raise UnsupportedError(
+            f"`{facts.title}` has rows of keys in several types (`rows = {facts.said.rows}`), which attn.torch does not"
+            " take yet",
+            ["attn.hpp takes them, and a cache of bf16 works: leave out `rows`"],
+        )
     given = named(attention.captured, args, kwargs)
     width = width_of_values(facts.title, facts.said.sizes, given) if facts.said.held else None
     inputs = INPUTS if width is None else INPUTS[:2]

@@ -272,6 +272,17 @@ TEST(SpecSignature, LatentCachesAreTold) {
   EXPECT_EQ(different.size(), std::size(kCaches));
 }
 
+TEST(SpecSignature, RowsOfSeveralTypesAreTold) {
+  const auto of = [](const std::string& rows) {
+    return signature(
+        "attention a { dims B = 2, Hq = 4, Hkv = 1, Sq = 1, Skv = 64, Dqk = 576; "
+        "layout paged(page = 16" +
+            rows + "); values k[0..512]; }",
+        plan::Direction::forward, "native");
+  };
+  EXPECT_NE(of(""), of(", rows = fp8_ds_mla"));
+}
+
 TEST(SpecSignature, EpiloguesAreTold) {
   std::set<std::string> different;
   const char* const kEpilogues[] = {"", "epilogue 2 * o;", "gate o;", "gate d_idx;",
@@ -333,7 +344,8 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [of_branch, o_of_branch, inputs_of_branch] = ir::Branch();
   [[maybe_unused]] const auto& [value, sums_of_row, place_of_prologue] = ir::Prologue();
   [[maybe_unused]] const auto& [lists, counts, place_of_gather] = ir::Gather();
-  [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides] = ir::Layout();
+  [[maybe_unused]] const auto& [kind, strides, page, pages, tables, bound_strides, rows] =
+      ir::Layout();
   [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize,
                                 scaling] = ir::Quantize();
   // The last one is an engine's own.

@@ -321,6 +321,21 @@ TEST(Layout, PagesOfKAndVMayHaveATableEach) {
   EXPECT_EQ(ir::to_text(*again), text);
 }
 
+TEST(Layout, RowsMayHaveSeveralTypes) {
+  const ir::Attention attention = good(
+      "dims Dqk = 576; layout paged(page = 64, rows = fp8_ds_mla, strides = bound); values "
+      "k[0..512];");
+  EXPECT_EQ(attention.layouts.find("k")->second.rows, RowFormat::fp8_ds_mla);
+  EXPECT_EQ(attention.layouts.find("v")->second.rows, RowFormat::fp8_ds_mla);
+  EXPECT_FALSE(attention.layouts.find("q")->second.rows);
+  const std::string text = ir::to_text(attention);
+  EXPECT_THAT(text, ::testing::HasSubstr("k=paged(64,0,fp8_ds_mla,bound)"));
+  EXPECT_EQ(ir::parse(text).value().layouts, attention.layouts);
+  ir::Attention wrong = attention;
+  wrong.layouts["q"].rows = RowFormat::fp8_ds_mla;
+  EXPECT_FALSE(ir::verify(wrong).ok());
+}
+
 TEST(Layout, StridesMayBeThoseOfTheBoundTensor) {
   const ir::Attention attention = good(
       "layout q: thd(strides = bound), k: paged(page = 64, strides = bound), "

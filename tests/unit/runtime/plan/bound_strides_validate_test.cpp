@@ -45,6 +45,23 @@ TEST(ValidateProgram, BoundStridesAreOfRowsThatOthersLocate) {
             "step 0: reads an unknown stride of \"v\"");
 }
 
+TEST(ValidateProgram, RowsOfAFormatAreItsBytes) {
+  const auto refusal = [](const std::function<void(TensorInfo&)>& change) {
+    Program program = testing::bound_program();
+    program.tensors.push_back(
+        {"rows", TensorRole::key, DType::u8, {4, 1, 8, 656}, {5248, 5248, 656, 1}});
+    program.tensors.back().rows = "fp8_ds_mla";
+    change(program.tensors.back());
+    const Status status = validate(program);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  const char* wrong = "tensor \"rows\" has rows of another format than its type and dims";
+  EXPECT_EQ(refusal([](auto&) {}), "accepted");
+  EXPECT_EQ(refusal([](auto& tensor) { tensor.rows = "fp8"; }), wrong);
+  EXPECT_EQ(refusal([](auto& tensor) { tensor.dtype = DType::i8; }), wrong);
+  EXPECT_EQ(refusal([](auto& tensor) { tensor.dims[3] = 640; }), wrong);
+}
+
 TEST(ValidateProgram, PagesAndHeadsAreTheLastDimension) {
   const auto refusal =
       [](const std::function<void(Program&, std::vector<KernelArgument>&)>& change) {

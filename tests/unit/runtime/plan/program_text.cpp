@@ -141,9 +141,10 @@ std::string text_of(const IndexCheck& check) {
 }
 
 std::string tensor_line(const TensorInfo& tensor) {
-  return fmt::format("{} {} {} align {}{}{}\n", to_string(tensor.role), escaped(tensor.name),
+  return fmt::format("{} {} {} align {}{}{}{}\n", to_string(tensor.role), escaped(tensor.name),
                      type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment,
-                     addressing(tensor), tensor.bound_strides ? " strides bound" : "");
+                     addressing(tensor), tensor.bound_strides ? " strides bound" : "",
+                     tensor.rows.empty() ? "" : " rows " + tensor.rows);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST(Cost, ASlowerGpuTakesLonger) {
   EXPECT_DOUBLE_EQ(of("h200"), ms("score 5 * tanh(score / 5);"));
   EXPECT_DOUBLE_EQ(of("h100"), of("h200"));  // by its matrix rate
   EXPECT_GT(of("a100"), 2 * of("h200"));
-  EXPECT_GT(of("l40s"), 2 * of("h200"));
+  EXPECT_GT(of("l40s"), 1.5 * of("h200"));  // products, 2.7 times as long, hide its other work
   EXPECT_LT(of("b200"), of("h200"));
 }
 
