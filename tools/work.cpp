@@ -73,6 +73,7 @@ DType type_of_products(const plan::Program& program, DType dtype) {
         if (found != tensors->end()) return found->dtype;
       }
     }
+    if (is_fp8(dtype)) return DType::f16;  // kernels without maps widen rows as they copy
   }
   return dtype;
 }

@@ -27,7 +27,7 @@ double shown_flops(const ir::Attention& attention, const std::vector<reference::
 
 // The type of the factors of a program's products: what the maps of its attention kernel read,
 // where it has one of attnc's own, else `dtype`, the attention's. (attnc's backward of 8 bits
-// widens them.)
+// widens them; kernels without maps, those of warps, have products of 16 bits.)
 DType type_of_products(const plan::Program& program, DType dtype);
 
 // Peak FLOP/s of the target's tensor cores at the highest clock: factors of `dtype` (of 16 bits or

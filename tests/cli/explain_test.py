@@ -70,6 +70,9 @@ class Explain(attnc.Case):
         explain = ("explain", SPECS / "fp8_training.attn", "--target", "h200", "--engine", "native", "--grad")
         self.assertEqual(self.attnc_json(*explain)["backward"]["engine"]["peak_tflops"], 989.4)
         self.assertIn("% of the 989 of dense 16-bit products", self.attnc(*explain).stdout)
+        # So have kernels of warps in both directions.
+        explain = ("explain", SPECS / "fp8_causal.attn", "--target", "a100", "--engine", "native")
+        self.assertIn("% of the 312 of dense 16-bit products", self.attnc(*explain).stdout)
         # Which scores are computed depends on lengths.
         explained = self.attnc_json("explain", SPECS / "padding.attn", "--target", "h200", "--engine", "cudnn")
         self.assertNotIn("predicted_tflops", explained["engine"])

@@ -11,7 +11,7 @@ class Support(attnc.Case):
         self.assertIn("maybe", text)
 
     def test_columns_are_aligned(self):
-        names = [SPECS / f"{name}.attn" for name in ("noop", "fp8_causal", "t5_bias")]
+        names = [SPECS / f"{name}.attn" for name in ("noop", "mxfp8", "t5_bias")]
         for specs in (names, names[:1]):
             text = self.attnc("support", *specs, "--target", "h200,a100,l40s", "--tier", "rules", code=3 if len(specs) > 1 else 0).stdout
             *rows, totals = text.split("\n\n")[0].splitlines()
@@ -85,27 +85,26 @@ class Support(attnc.Case):
         self.assertIn("(h200): backward: ", text)
 
     def test_engines(self):
-        """Both directions; targets that agree share a column, and reasons that differ in numbers are one."""
-        names = [SPECS / f"{name}.attn" for name in ("sigmoid", "head_dim_100", "cache_int8")]
+        """Both directions; targets that agree share a column."""
+        names = [SPECS / f"{name}.attn" for name in ("sigmoid", "head_dim_100", "mla_latent")]
         support = ("support", *names, "--engines", "--tier", "rules", "--target", "a100,l40s,h200")
         text = self.attnc(*support, "--format", "markdown", code=3).stdout
         table, reasons = text.split("\n\n")
         self.assertEqual(table, "| spec | a100, l40s | h200 |\n|---|---|---|\n| sigmoid | native | native |\n"
-                         "| head_dim_100 | cudnn | cudnn |\n| cache_int8 | r1 | native / r2 |\n"
+                         "| head_dim_100 | cudnn | cudnn |\n| mla_latent | r1 | native / r2 |\n"
                          "| 3 specs | 2 / 2 | 3 / 2 |")
         first, second = reasons.splitlines()
-        self.assertTrue(first.startswith("- **r1** (cache_int8): attnc's kernels for compute capability .. "), first)
-        self.assertIn("those for compute capability 9.0 do", first)
-        self.assertTrue(second.startswith("- **r2** (cache_int8): "), second)
+        self.assertTrue(first.startswith("- **r1** (mla_latent): attnc's own engine has no forward above Dqk 256"), first)
+        self.assertTrue(second.startswith("- **r2** (mla_latent): "), second)
         text = self.attnc(*support, code=3).stdout
         self.assertEqual(text.splitlines()[0].split("  ")[-1], "h200")
-        self.assertIn("\nr2 (cache_int8): ", text)
+        self.assertIn("\nr2 (mla_latent): ", text)
         specs = self.attnc_json(*support, code=3)["specs"]
         lines = self.attnc(*support, "--format", "jsonl", code=3).stdout.splitlines()
         self.assertEqual([attnc.json.loads(line) for line in lines], specs)
         cell = specs[2]["targets"][1]
         self.assertEqual((cell["target"], cell["forward"]["outcome"]), ("l40s", "refused"))
-        self.assertIn("compute capability 8.9", cell["forward"]["reason"])
+        self.assertIn("(this is 576)", cell["forward"]["reason"])
         self.assertEqual(specs[0]["targets"][0]["backward"],
                          {"outcome": "served", "engine": "native", "strategy": "native"})
         self.attnc(*support, "--grad", code=2)

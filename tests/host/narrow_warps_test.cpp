@@ -195,9 +195,7 @@ std::vector<std::string> specs_of_caches() {
   std::vector<std::string> paths = {ATTN_SOURCE_DIR "/specs/cache_fp8.attn",
                                     ATTN_SOURCE_DIR "/specs/cache_int8.attn"};
   for (const std::string& path : specs_in("native")) {
-    const std::string name = std::filesystem::path(path).stem();
-    const bool is_bound = name == "cache_pages" || name == "cache_thd";  // strides
-    if (name.starts_with("cache_") && !is_bound) paths.push_back(path);
+    if (std::filesystem::path(path).stem().string().starts_with("cache_")) paths.push_back(path);
   }
   return paths;
 }

@@ -23,8 +23,10 @@ constexpr std::int64_t kPagesMore = 3;  // than the plan's
 
 class Pools {
  public:
-  explicit Pools(const std::string& text) : attention_(attention_of(text)) {
-    auto program = driver::lower(attention_, "native");
+  explicit Pools(const std::string& text, bool of_warps = false) : attention_(attention_of(text)) {
+    target::Context context;
+    context.rewrites.warp_groups = !of_warps;
+    auto program = driver::lower(attention_, "native", context);
     ATTN_CHECK(program.ok(), text);
     program_ = std::move(*program);
     inputs_ = tools::make_inputs(attention_, {}, tools::Missing::pattern, tools::Needs::forward)
@@ -86,8 +88,7 @@ class Pools {
 
 class HostPools : public ::testing::TestWithParam<std::int64_t> {};
 
-TEST_P(HostPools, HaveTheSameBitsInEveryLayout) {
-  const Pools pools(testing::spec_in_pages(GetParam()));
+void expect_same_bits(const Pools& pools) {
   std::vector<Bytes> first;
   for (const PoolViews& views : testing::views_of(pools.sizes())) {
     const std::vector<Bytes> found = pools.outputs(views);
@@ -99,13 +100,22 @@ TEST_P(HostPools, HaveTheSameBitsInEveryLayout) {
   }
 }
 
+TEST_P(HostPools, HaveTheSameBitsInEveryLayout) {
+  expect_same_bits(Pools(testing::spec_in_pages(GetParam())));
+}
+TEST_P(HostPools, HaveTheSameBitsByKernelsOfWarps) {
+  expect_same_bits(Pools(testing::spec_in_pages(GetParam()), true));
+}
+
 INSTANTIATE_TEST_SUITE_P(Pages, HostPools, ::testing::Values(1, 16, 256));
 
 TEST(HostSharedPools, ValuesMayBeAPartOfTheRowsOfKeys) {
   for (const std::int64_t page : {1, 64}) {
-    Pools pools(testing::spec_in_pages(page, true));
-    pools.share();
-    pools.expect_right(pools.outputs(testing::views_of_shared(pools.sizes())));
+    for (const bool of_warps : {false, true}) {
+      Pools pools(testing::spec_in_pages(page, true), of_warps);
+      pools.share();
+      pools.expect_right(pools.outputs(testing::views_of_shared(pools.sizes())));
+    }
   }
 }
 

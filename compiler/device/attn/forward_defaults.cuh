@@ -34,6 +34,7 @@ struct ForwardDefaults {
   static constexpr int kTableHead = 0, kTableRow = 0;
   // Whether strides of keys and values in pages, and of packed rows of o, are in `tensors`.
   static constexpr bool kBoundKeys = false, kBoundValues = false, kBoundOutput = false;
+  static constexpr bool kBoundQueries = false;  // of mma_copies.cuh
   // Whether keys and values have 8 bits beside queries of 16; warp groups that widen them, which
   // hold as many blocks each before (forward_widening.cuh).
   static constexpr bool kWidens = false;

@@ -29,10 +29,10 @@ struct ForwardTensors {
   // The keys of each row, [kBatches, kColumns], if lists name them, and how many keys each batch of
   // the cache has; null: all.
   const int *chosen = nullptr, *cache_lengths = nullptr;
-  // Strides that are known at run time alone (kBoundKeys, ..); `table` of all pages, the others of
-  // those that are read row by row or in groups.
+  // Strides that are known at run time alone (kBoundKeys, kBoundQueries, ..); `table` of all pages,
+  // the others of those that are read row by row or in groups.
   PoolStrides key_strides, value_strides;
-  RowStrides output_strides;
+  RowStrides query_strides, output_strides;
   // The first row of each batch, if q or o is packed; the first key, if k or v is.
   const int *row_starts = nullptr, *column_starts = nullptr;
   float* parts = nullptr;   // what warps have of each, if there are parts

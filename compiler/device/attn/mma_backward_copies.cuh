@@ -150,8 +150,8 @@ struct CopiesOfBackward {
                                               const int* starts, int b, int head, int first,
                                               int left) {
     using Format = RowFormat<typename C::Float, typename C::Float, P::kColumn, P::kStrides>;
-    const AdjacentRowsOfBlock<Format, P::kRowStride> rows{tensor + P::place(starts, b, head, first),
-                                                          left};
+    const AdjacentRowsOfBlock<Format> rows{tensor + P::place(starts, b, head, first), left,
+                                           P::kRowStride};
     copy_rows<S::kThreads, kRows, P::kColumns, kColumns, kPanel>(to, rows);
   }
 };

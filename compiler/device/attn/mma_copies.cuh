@@ -27,35 +27,66 @@ ATTN_INLINE auto stored_rows(const unsigned short* wide, const unsigned char* na
     return wide;
 }
 
+// Strides that are bound are multiples of 16 bytes.
+constexpr long long kBoundStrides = 16;
+
+// Strides of queries.
+template <class C>
+ATTN_INLINE RowStrides strides_of_queries(const ForwardTensors& tensors) {
+  if constexpr (C::kBoundQueries)
+    return tensors.query_strides;
+  else
+    return {C::kQueryHeadStride, C::kQueryRowStride};
+}
+
+// Those of keys and values, and of rows of their page tables. Without pages, batches are pages.
+template <class C>
+ATTN_INLINE PoolStrides strides_of_keys(const ForwardTensors& tensors) {
+  if constexpr (C::kBoundKeys)
+    return tensors.key_strides;
+  else
+    return {C::kKeyPageStride, C::kKeyHeadStride, C::kKeyRowStride, C::kKeyPages};
+}
+template <class C>
+ATTN_INLINE PoolStrides strides_of_values(const ForwardTensors& tensors) {
+  if constexpr (C::kBoundValues)
+    return tensors.value_strides;
+  else
+    return {C::kValuePageStride, C::kValueHeadStride, C::kValueRowStride, C::kValuePages};
+}
+
 // Rows of a tile of queries.
 template <class C>
 struct RowsOfQueries {
-  using Format = FormatOfQueries<C, C::kQueryColumnStride,
-                                 C::kQueryBatchStride | C::kQueryHeadStride | C::kQueryRowStride>;
+  static constexpr long long kStrides =
+      C::kBoundQueries ? kBoundStrides
+                       : C::kQueryBatchStride | C::kQueryHeadStride | C::kQueryRowStride;
+  using Format = FormatOfQueries<C, C::kQueryColumnStride, kStrides>;
   const typename Format::Bits* first;  // of the tile
   int rows;                            // that there are from it on
+  RowStrides by;
 
   __device__ bool has(int r) const { return r / C::kPack < rows; }
   // Row r + n.
   __device__ const typename Format::Bits* row(int r, int n) const {
-    return first + (r + n) / C::kPack * C::kQueryRowStride +
-           (r + n) % C::kPack * C::kQueryHeadStride;
+    return first + (r + n) / C::kPack * by.row + (r + n) % C::kPack * by.head;
   }
 };
 
 // Those in pages: `pages` are those of the batch.
-template <class Format_, int kPage, long long kPageStride, long long kStride>
+template <class Format_, int kPage>
 struct PagedRowsOfBlock {
   using Format = Format_;
   const typename Format::Bits* pool;
   const int* pages;
   int at, rows;
+  PoolStrides by;
 
   __device__ bool has(int row) const { return row < rows; }
   __device__ const typename Format::Bits* row(int row, int n) const {
     if (!has(row + n)) return pool;  // entries past the length are not read
     const int key = at + row + n;
-    return pool + pages[key / kPage] * kPageStride + key % kPage * kStride;
+    return pool + pages[key / kPage] * by.page + key % kPage * by.row;
   }
 };
 
@@ -103,14 +134,15 @@ struct CopiesOfBlock : Base {
 
   __device__ void copy_queries(int stage = 0) const {
     const int first = item.tile.tile * C::kRowsOfTile;
-    using Format = typename RowsOfQueries<C>::Format;
-    const auto* const of_unit = stored_rows<Format>(tensors.query_rows, tensors.query_bytes) +
-                                item.unit * C::kPack * C::kQueryHeadStride +
-                                (C::kThdQ ? tensors.row_starts[item.b] * C::kQueryRowStride
-                                          : item.b * C::kQueryBatchStride);
+    using Rows = RowsOfQueries<C>;
+    const RowStrides by = strides_of_queries<C>(tensors);
+    const auto* const of_unit =
+        stored_rows<typename Rows::Format>(tensors.query_rows, tensors.query_bytes) +
+        item.unit * C::kPack * by.head +
+        (C::kThdQ ? tensors.row_starts[item.b] * by.row : item.b * C::kQueryBatchStride);
     copy_rows<kThreads, S::kTileRows, C::kTaken, C::kDepth, C::kDepthPanel>(
-        stages.query(stage), RowsOfQueries<C>{of_unit + first * C::kQueryRowStride,
-                                              expressions.queries(item.b) - first});
+        stages.query(stage),
+        Rows{of_unit + first * by.row, expressions.queries(item.b) - first, by});
   }
 
   // Copies the keys of the next block to a stage, if there is one. Returns its word.
@@ -119,14 +151,14 @@ struct CopiesOfBlock : Base {
     if (blocks.left == 0) return kEndOfStream;
     at = blocks.key;
     const unsigned word = at | Base::begin_block(blocks);
-    using Format = FormatOf<C, typename C::Keys, C::kKeyColumnStride,
-                            C::kKeyPageStride | C::kKeyHeadStride | C::kKeyRowStride>;
-    const auto* const of_head =
-        stored_rows<Format>(tensors.key_rows, tensors.key_bytes) + head() * C::kKeyHeadStride;
+    constexpr long long kStrides =
+        C::kBoundKeys ? kBoundStrides : C::kKeyPageStride | C::kKeyHeadStride | C::kKeyRowStride;
+    using Format = FormatOf<C, typename C::Keys, C::kKeyColumnStride, kStrides>;
+    const PoolStrides by = strides_of_keys<C>(tensors);
     copy_rows<kThreads, C::kKeys, C::kTaken, C::kDepth, C::kDepthPanel>(
-        stages.key(stage),
-        rows_of<Format, C::kKeyPage, C::kKeyPageStride, C::kKeyRowStride, C::kThdK>(
-            of_head, tensors.key_table + item.b * C::kKeyPages, blocks.keys));
+        stages.key(stage), rows_of<Format, C::kKeyPage, C::kThdK>(
+                               stored_rows<Format>(tensors.key_rows, tensors.key_bytes),
+                               tensors.key_table, by, blocks.keys));
     if constexpr (C::kTokenScales) copy_scales(stages.scales(stage));
     Base::end_block(blocks);
     return word;
@@ -134,14 +166,15 @@ struct CopiesOfBlock : Base {
   // The values of the same block.
   __device__ void copy_values(int stage) const {
     if (at < 0) return;
-    using Format = FormatOf<C, typename C::Values, C::kValueColumnStride,
-                            C::kValuePageStride | C::kValueHeadStride | C::kValueRowStride>;
-    const auto* const of_head =
-        stored_rows<Format>(tensors.value_rows, tensors.value_bytes) + head() * C::kValueHeadStride;
+    constexpr long long kStrides =
+        C::kBoundValues ? kBoundStrides
+                        : C::kValuePageStride | C::kValueHeadStride | C::kValueRowStride;
+    using Format = FormatOf<C, typename C::Values, C::kValueColumnStride, kStrides>;
+    const PoolStrides by = strides_of_values<C>(tensors);
     copy_rows<kThreads, C::kKeys, C::kStored, C::kWidth, C::kWidthPanel>(
-        stages.value(stage),
-        rows_of<Format, C::kValuePage, C::kValuePageStride, C::kValueRowStride, C::kThdV>(
-            of_head, tensors.value_table + item.b * C::kValuePages, blocks.used));
+        stages.value(stage), rows_of<Format, C::kValuePage, C::kThdV>(
+                                 stored_rows<Format>(tensors.value_rows, tensors.value_bytes),
+                                 tensors.value_table, by, blocks.used));
   }
 
  private:
@@ -152,10 +185,10 @@ struct CopiesOfBlock : Base {
     const int row = at + (int)threadIdx.x;
     copy_scale<C::kKeyPage, C::kKeyScalePage, C::kKeyScaleRow, C::kThdK>(
         to, tensors.key_scales + head() * C::kKeyScaleHead,
-        tensors.key_table + item.b * C::kKeyPages, row, row < blocks.keys);
+        tensors.key_table + item.b * strides_of_keys<C>(tensors).table, row, row < blocks.keys);
     copy_scale<C::kValuePage, C::kValueScalePage, C::kValueScaleRow, C::kThdV>(
         to + 4 * C::kKeys, tensors.value_scales + head() * C::kValueScaleHead,
-        tensors.value_table + item.b * C::kValuePages, row, row < blocks.used);
+        tensors.value_table + item.b * strides_of_values<C>(tensors).table, row, row < blocks.used);
   }
   // That of a row, or 0 if there is none.
   template <int kPage, long long kPageStride, long long kStride, bool kPacked>
@@ -170,16 +203,17 @@ struct CopiesOfBlock : Base {
     }
     copy_piece<4>(to + 4 * threadIdx.x, from, has ? 4 : 0);
   }
-  // Rows of the block, of a batch with so many of them; kPageStride is that of batches, where there
-  // are no pages.
-  template <class Format, int kPage, long long kPageStride, long long kStride, bool kPacked>
-  __device__ auto rows_of(const typename Format::Bits* of_head, const int* pages, int end) const {
+  // Rows of the block, of a batch with so many of them.
+  template <class Format, int kPage, bool kPacked>
+  __device__ auto rows_of(const typename Format::Bits* rows, const int* table,
+                          const PoolStrides& by, int end) const {
+    const auto* const of_head = rows + head() * by.head;
     if constexpr (kPage > 0) {
-      return PagedRowsOfBlock<Format, kPage, kPageStride, kStride>{of_head, pages, at, end - at};
+      return PagedRowsOfBlock<Format, kPage>{of_head, table + item.b * by.table, at, end - at, by};
     } else {
       const auto* const of_batch =
-          of_head + (kPacked ? tensors.column_starts[item.b] * kStride : item.b * kPageStride);
-      return AdjacentRowsOfBlock<Format, kStride>{of_batch + at * kStride, end - at};
+          of_head + (kPacked ? tensors.column_starts[item.b] * by.row : item.b * by.page);
+      return AdjacentRowsOfBlock<Format>{of_batch + at * by.row, end - at, by.row};
     }
   }
   __device__ int head() const { return item.unit * C::kPack / C::kHeadsOfKey; }

@@ -16,6 +16,7 @@
 // are. Shared memory has the same stages (forward_stages.cuh), but no barriers.
 //
 //   mma            products of warps, matrices in shared memory, groups of copies
+//   mma_rows       how rows are in memory: of any stride, of 8 bits that are widened
 //   mma_copies     rows of queries, keys and values: of batches, packed sequences and pages
 //   mma_products   scores, and weighed values
 #pragma once

@@ -23,16 +23,17 @@ ATTN_INLINE void copy_rows(unsigned to, const Rows& rows) {
     load_rows<kAtOnce, kRows, kStored, kNeeded, kPanel>(place, vector, first, rows);
 }
 
-// Adjacent rows of a block of keys or values.
-template <class Format_, long long kStride>
+// Rows of a block of keys or values at one distance.
+template <class Format_>
 struct AdjacentRowsOfBlock {
   using Format = Format_;
   const typename Format::Bits* first;
   int rows;  // that there are from it on
+  long long stride;
 
   __device__ bool has(int row) const { return row < rows; }
   __device__ const typename Format::Bits* row(int row, int n) const {
-    return first + row * kStride + n * kStride;
+    return first + row * stride + n * stride;
   }
 };
 

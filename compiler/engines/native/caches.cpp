@@ -91,7 +91,6 @@ Status check_cache(const ir::Attention& attention, bool of_warps) {
                        "are 0 in f16",
                        "use `dtype bf16`, or `quantize kv(head);`");
   }
-  if (of_warps) return {};
   for (const char* name : {"k", "v"}) {
     if (!ir::has_token_scales(attention) || !layout_of(attention, name).bound_strides) continue;
     return unsupported(attention.cache->pos,
@@ -100,7 +99,7 @@ Status check_cache(const ir::Attention& attention, bool of_warps) {
                                    name),
                        "leave out `strides = bound`, or use `quantize kv(head);`");
   }
-  return check_rows_of_cache(attention);
+  return of_warps ? Status() : check_rows_of_cache(attention);
 }
 
 Status check_rows_of_cache(const ir::Attention& attention) {

@@ -37,8 +37,9 @@ bool in_bound_pages(const ir::Attention& attention, const Tile& tile, const std:
 
 // Whether rows are read by strides that are known at run time alone.
 bool has_bound_rows(const ir::Attention& attention, const Tile& tile, const std::string& name) {
+  const bool by_rows = tile.wideners > 0 || tile.of_warps;
   return in_bound_pages(attention, tile, name) ||
-         (tile.wideners > 0 && layout_of(attention, name).bound_strides);
+         (by_rows && layout_of(attention, name).bound_strides);
 }
 
 // The constants of a kernel, as text.
@@ -236,6 +237,7 @@ class ConstantsText {
             {"kGatherValues", gathers("v")},
             {"kBoundKeys", has_bound_rows(attention_, kernel_.tile, "k")},
             {"kBoundValues", has_bound_rows(attention_, kernel_.tile, "v")},
+            {"kBoundQueries", kernel_.tile.of_warps && layout_of(attention_, "q").bound_strides},
             {"kBoundOutput", layout_of(attention_, "o").bound_strides},
             {"kAligned",
              moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
@@ -566,13 +568,18 @@ std::vector<BoundStride> bound_strides(const ir::Attention& attention, const Ker
     const bool is_copied = name != std::string_view("v") || !kernel.tile.values_of_keys;
     if (!is_copied || !has_bound_rows(attention, kernel.tile, name)) continue;
     const std::string field = strides;
+    const std::string of = attention.values_of_keys ? "k" : name;
     const bool in_pages = in_bound_pages(attention, kernel.tile, name);
     if (in_pages) add(page_table_name(attention, name), 0, field + "table");
     const bool in_steps = reads_groups(attention, kernel, name);
-    if (!kernel.gathers(page_of(attention, name)) && !in_steps) continue;
-    if (in_pages) add(name, 0, field + "page", in_steps);
-    add(name, 1, field + "head", in_steps);
-    if (!in_steps) add(name, 2, field + "row");
+    if (!reads_rows(kernel, attention, name) && !in_steps) continue;
+    if (in_pages) add(of, 0, field + "page", in_steps);
+    add(of, 1, field + "head", in_steps);
+    if (!in_steps) add(of, 2, field + "row");
+  }
+  if (kernel.tile.of_warps && layout_of(attention, "q").bound_strides) {
+    add("q", 1, "query_strides.head");
+    add("q", 2, "query_strides.row");
   }
   if (layout_of(attention, "o").bound_strides) {
     add("o", 1, "output_strides.head");

@@ -331,7 +331,7 @@ class Native {
     constexpr std::int64_t kMostShort = 64, kMostColumns = 64;  // keys; Dqk, Dv
     const bool plain = !attention_.quantize && !attention_.cache && !attention_.values_of_keys &&
                        !form_.chosen && page_of(attention_, "k") == 0 &&
-                       page_of(attention_, "v") == 0;
+                       page_of(attention_, "v") == 0 && !has_bound_strides();
     if (!context_.rewrites.short_forms || !plain || dims_[Dim::B] == 1 ||
         dims_[Dim::Hq] != dims_[Dim::Hkv] || dims_[Dim::Dqk] > kMostColumns ||
         dims_[Dim::Dv] > kMostColumns || !check_of_warps(attention_, context_).ok())
@@ -341,6 +341,12 @@ class Native {
     if (!table && dims_[Dim::Skv] > kMostShort) return {};
     return walking_tiles(attention_, table,
                          limit(target::Capability::shared_bytes_of_block, context_));
+  }
+
+  bool has_bound_strides() const {
+    return std::ranges::any_of(std::to_array({"q", "k", "v", "o"}), [&](const char* name) {
+      return layout_of(attention_, name).bound_strides;
+    });
   }
 
   std::vector<Tile> other_tiles(const Expressions& expressions) const {

@@ -1,7 +1,5 @@
 #include "compiler/engines/native/skeleton.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
 #include "compiler/engines/native/caches.h"
@@ -9,27 +7,12 @@
 #include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/checks.h"
-#include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/target/capabilities.h"
 
 namespace attn::engines::native {
-namespace {
 
 using target::Capability;
-
-std::string capability_text(const target::Context& context) {
-  return fmt::format("{}.{}", context.gpu.sm / 10, context.gpu.sm % 10);
-}
-
-// What differs from kernels of warp groups, which the GPU has not, or which are not wanted.
-std::string kernels_text(const target::Context& context) {
-  if (target::can(Capability::warp_group_products, context))
-    return "attnc's kernels with `--skeleton mma`";
-  return fmt::format("attnc's kernels for compute capability {}", capability_text(context));
-}
-
-}  // namespace
 
 std::optional<Skeleton> skeleton_of(const target::Context& context) {
   if (context.rewrites.warp_groups && target::can(Capability::warp_group_products, context))
@@ -43,7 +26,6 @@ bool has_kernels_of_warps(const target::Context& context) {
 }
 
 Status check_of_warps(const ir::Attention& attention, const target::Context& context) {
-  const std::string kernels = kernels_text(context);
   if (attention.is_mxfp8()) {
     return unsupported(attention.quantize->pos, "attnc's kernels have no scales of blocks",
                        "`quantize per_tensor;` works");
@@ -56,12 +38,6 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
     ATTN_RETURN_IF_ERROR(check_most_depth(attention, dim, kMostDepthOfWarps,
                                           context.backward() ? "backward" : "forward"));
-  for (const char* name : {"q", "k", "v", "o"}) {
-    if (!layout_of(attention, name).bound_strides) continue;
-    return unsupported(attention.pos,
-                       fmt::format("{} take strides of `{}` that the spec states", kernels, name),
-                       "leave out `strides = bound`");
-  }
   return {};
 }
 

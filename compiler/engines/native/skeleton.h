@@ -20,8 +20,8 @@ std::optional<Skeleton> skeleton_of(const target::Context& context);
 // The same, which must exist, and whether it is that of warps.
 bool has_kernels_of_warps(const target::Context& context);
 
-// Checks what kernels of warps compute. Errors: unsupported for scales of blocks, head dimensions
-// above kMostDepthOfWarps, and strides that are bound.
+// Checks what kernels of warps compute. Errors: unsupported for scales of blocks, and head
+// dimensions above kMostDepthOfWarps.
 inline constexpr std::int64_t kMostDepthOfWarps = 256;  // Dqk, Dv
 Status check_of_warps(const ir::Attention& attention, const target::Context& context);
 

@@ -103,12 +103,8 @@ TEST(NativeCaches, SayWhatTheyDoNotTake) {
   EXPECT_THAT(refusal(kByHead + "epilogue o * 2; outputs o, o_inner;", 80),
               HasSubstr("so `o_inner` is not known"));
   const std::string quantize = kTypes + "quantize kv(head); ";
-  // Kernels of warps read such rows, but for strides that are bound.
+  // Kernels of warps read such rows.
   EXPECT_TRUE(lowered("dims B = 1, Hq = 2, Sq = 64, Skv = 64, D = 72; " + quantize).ok());
-  EXPECT_THAT(refusal("dims B = 1, Hq = 2, Sq = 64, Skv = 64, D = 72; layout paged(page = 16, "
-                      "strides = bound); lengths kv; " +
-                      quantize),
-              HasSubstr("takes `k` of 8 bits with Dqk in multiples of 16 (this is 72)"));
   EXPECT_THAT(refusal("dims B = 1, Hq = 2, Sq = 64, Skv = 64, D = 272; " + quantize),
               HasSubstr("takes `k` of 8 bits with Dqk up to 256 (this is 272)"));
   EXPECT_THAT(refusal(kByHead + "epilogue o * 2; outputs o, o_inner;"),
