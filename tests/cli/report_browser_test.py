@@ -9,7 +9,8 @@ from attnc import NOOP, SOURCE, SPECS
 # Evaluates the conditions at up to SCORES scores of each panel, and counts those where they differ from
 # the picture: the reference's scores, or blocks that the analysis found to be full or empty.
 # Lists of so many keys that a page does not have them.
-SMALLER = {"chosen_tokens": (("--bind", "B=2", "--bind", "Skv=256", "--bind", "most=32"),)}
+SMALLER = {name: (("--bind", "B=2", "--bind", "Skv=256", "--bind", "most=32"),)
+           for name in ("chosen_fp8", "chosen_tokens")}
 
 AGREES = """(() => {
   const SCORES = 4096;

@@ -397,9 +397,11 @@ class Run(attnc.Case):
 
     def test_every_shipped_spec_runs(self):
         small = ["--bind", "B=1", "--bind", "Hq=2", "--bind", "Hkv=1", "--bind", "Sq=8",
-                 "--bind", "Skv=16", "--bind", "D=32"]  # 32: the blocks of mxfp8
+                 "--bind", "Skv=16"]
         for spec in sorted(SPECS.glob("*.attn")):
             given = ["--in", "doc=zeros"] if "tensor  doc" in spec.read_text() else []
+            if "rows = " not in spec.read_text():  # which have so many columns
+                given += ["--bind", "D=32"]  # the blocks of mxfp8
             with self.subTest(spec.name):
                 result = self.attnc_json("run", spec, "--backend", "reference", *small, *given)
                 self.assertEqual(result["outputs"]["o"]["nan"], 0)
