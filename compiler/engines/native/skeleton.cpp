@@ -1,5 +1,7 @@
 #include "compiler/engines/native/skeleton.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "compiler/engines/native/caches.h"
@@ -7,10 +9,22 @@
 #include "compiler/engines/native/chosen_keys.h"
 #include "compiler/engines/native/unpaged.h"
 #include "compiler/engines/shared/checks.h"
+#include "compiler/engines/shared/operands.h"
 #include "compiler/engines/shared/unsupported.h"
 #include "compiler/target/capabilities.h"
 
 namespace attn::engines::native {
+namespace {
+
+// What differs from kernels of warp groups, which the GPU has not, or which are not wanted.
+std::string kernels_text(const target::Context& context) {
+  if (target::can(target::Capability::warp_group_products, context))
+    return "attnc's kernels with `--skeleton mma`";
+  return fmt::format("attnc's kernels for compute capability {}.{}", context.gpu.sm / 10,
+                     context.gpu.sm % 10);
+}
+
+}  // namespace
 
 using target::Capability;
 
@@ -32,7 +46,7 @@ Status check_of_warps(const ir::Attention& attention, const target::Context& con
   }
   if (has_formatted_rows(attention, "k")) {
     return unsupported(attention.values_pos,
-                       fmt::format("{} read no rows of several types", kernels),
+                       fmt::format("{} read no rows of several types", kernels_text(context)),
                        "those for compute capability 9.0 do");
   }
   for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv})
