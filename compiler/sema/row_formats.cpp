@@ -27,13 +27,22 @@ const ast::Expr* find_rows(const ast::Spec& spec) {
   return nullptr;
 }
 
+// The layout whose rows have a format: that of k, or of v, where it is a mistake. Null: none has.
+const ir::Layout* find_formatted(const ir::Attention& attention) {
+  for (const char* name : {"k", "v"}) {
+    const auto layout = attention.layouts.find(name);
+    if (layout != attention.layouts.end() && layout->second.rows) return &layout->second;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void check_row_format(const ast::Spec& spec, const ir::Attention& attention, diag::Sink& sink) {
-  const auto layout = attention.layouts.find("k");
+  const ir::Layout* const layout = find_formatted(attention);
   const ast::Expr* rows = find_rows(spec);
-  if (layout == attention.layouts.end() || !layout->second.rows || rows == nullptr) return;
-  const RowFormatInfo& of = info(*layout->second.rows);
+  if (layout == nullptr || rows == nullptr) return;
+  const RowFormatInfo& of = info(*layout->rows);
   const auto report = [&](Code code, const std::string& what, std::string help) {
     sink.report(code, rows->span, fmt::format("rows of {} {}", quoted(of.name), what)).help =
         ast::hint_for(sink.source(), std::move(help));

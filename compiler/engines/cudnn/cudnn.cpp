@@ -75,12 +75,11 @@ Status check_scales(const Subject& subject) {
 Status check_quantize(Subject& subject, std::string_view strategy) {
   const ir::Attention& attention = subject.attention();
   if (attention.cache) {
-    return unsupported(
-        attention.cache->pos,
-        "cuDNN's fused kernels take q, k and v of one type, and these are keys and "
-        "values of 8 bits",
-        "`--engine native` widens them (compute capability 9.0), or use `dtype bf16;` "
-        "without `quantize`");
+    return unsupported(attention.cache->pos,
+                       "cuDNN's fused kernels take q, k and v of one type, and these are keys and "
+                       "values of 8 bits",
+                       "`--engine native` widens them, or use `dtype bf16;` "
+                       "without `quantize`");
   }
   if (!attention.quantize) return {};
   if (strategy == "composite") return check_scales(subject);
