@@ -197,7 +197,7 @@ double slowdown_of_clocks(const target::Gpu& gpu) {
 
 // Time of a score by products of warps alone, in ms, by the widths of q and v together.
 double products_of_warps(double width, bool backward, const target::Gpu& gpu) {
-  // Of two operations each: q k and p v; in the backward q k, ds k, ds q, do v and p do.
+  // Two operations for each product: q k and p v; backward q k, ds k, ds q, do v and p do.
   const double flop = (backward ? 5 : 2) * width;
   return flop / (gpu.share_of_warps * gpu.matrix_rate * 1e9);
 }
