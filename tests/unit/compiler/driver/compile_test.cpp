@@ -395,7 +395,9 @@ TEST(Compile, BothEnginesAreInTheChoice) {
   const auto& ways = other->plan.choice;
   const auto way = std::ranges::find(ways, "native", &plan::Alternative::strategy);
   ASSERT_NE(way, ways.end());
-  EXPECT_GT(way->predicted_ms, ways.front().predicted_ms);
+  // Kernels that were never measured on a GPU count longer there than they are predicted.
+  EXPECT_EQ(planner::engine_of(ways.front().strategy)->name, "cudnn");
+  EXPECT_GT(engines::kUnmeasured * way->predicted_ms, ways.front().predicted_ms);
   EXPECT_EQ(way->refused, "");
 }
 
