@@ -547,7 +547,7 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, const Option
       add_to(gradients.sizes, head.sizes);
       double& amax = gradients.amax.at("amax_dp").values[0];
       amax = std::max(amax, head.amax_dp);
-      if (gradients.sizes.empty()) continue;
+      if (gradients.sizes.empty() || !problem.attention.quantize) continue;
       double& size = gradients.amax_sizes["amax_dp"];
       size = std::max(size, head.size_dp);
     }
