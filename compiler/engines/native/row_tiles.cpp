@@ -168,10 +168,6 @@ RowTile tile_of(const ShortTile& row, const ir::Dims& dims) {
           .is_short = true};
 }
 
-}  // namespace
-
-namespace {
-
 // Takes what copies of rows cost from the rates of tiles of warps.
 void slow_down(const ir::Attention& attention, std::vector<RowTile>& tiles) {
   const double rate = rate_of_copies(attention.quantize ? with_wide_rows(attention) : attention);
