@@ -671,11 +671,11 @@ struct NativePrograms::Forms {
 
 NativePrograms::NativePrograms(ir::Attention attention, const masks::Axes& mask_axes,
                                const target::Context& context)
-    : attention_(native::with_scales_in_expressions(
-          attention, native::has_kernels_of_warps(native::context_of_kernels(attention, context)))),
-      mask_axes_(mask_axes),
-      context_(native::context_of_kernels(attention_, context)),
-      for_rows_(context_.rewrites.warp_groups != context.rewrites.warp_groups) {}
+    : context_(native::context_of_kernels(attention, context)),
+      for_rows_(context_.rewrites.warp_groups != context.rewrites.warp_groups),
+      attention_(native::with_scales_in_expressions(std::move(attention),
+                                                    native::has_kernels_of_warps(context_))),
+      mask_axes_(mask_axes) {}
 
 NativePrograms::~NativePrograms() = default;
 

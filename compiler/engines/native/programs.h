@@ -119,10 +119,10 @@ class NativePrograms {
   Result<NativeProgram> make_inner_backward(const ir::Attention& attention, std::size_t refused,
                                             const Prediction& predicted);
 
-  const ir::Attention attention_;
-  const masks::Axes mask_axes_;
   const target::Context context_;  // of the kernels (context_of_kernels)
   const bool for_rows_;            // whether it is another one than that of the target
+  const ir::Attention attention_;  // with scales as these kernels have them
+  const masks::Axes mask_axes_;
   std::unique_ptr<Forms> forms_;
   std::optional<bool> short_first_{};  // once it was asked
 };
